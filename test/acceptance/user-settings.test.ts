@@ -140,20 +140,6 @@ describe('PATCH /api/v2/user/mint', () => {
     expectRejected(await setMint(wallet, httpsUrl), UNKNOWN_MINT);
     expect(environment.mint.requestCounts['GET /v1/info']).toBe(infoRequestsBefore);
   });
-
-  it('leaves existing quotes at the mint that created them', async () => {
-    const wallet = environment.newWallet();
-    const mint = await startTestMint();
-    const socket = await wallet.openSocket();
-    const { pr } = await environment.requestInvoice(wallet, 21);
-    await setMint(wallet, mint.url);
-    environment.mint.pay(pr);
-    await socket.nextMessage();
-    await socket.close();
-    expect(await wallet.listPaidQuotes()).toMatchObject([
-      { mintUrl: environment.mint.url, request: pr },
-    ]);
-  });
 });
 
 describe('PATCH /api/v2/user/lock', () => {

@@ -116,16 +116,10 @@ describe('cashu.me, which signs every request and stops at an empty page', () =>
       });
       return body.data.quotes.map((quote: { quoteId: string }) => quote.quoteId);
     };
-    const seenIds: string[] = [];
-    for (let page = await fetchPage(0); page.length > 0; page = await fetchPage(seenIds.length)) {
-      seenIds.push(...page);
-    }
-    expect(seenIds).toEqual(ids.reverse());
-    expect(await Promise.all([fetchPage(0), fetchPage(50), fetchPage(100)])).toEqual([
-      ids.slice(0, 50),
-      ids.slice(50, 100),
-      ids.slice(100),
-    ]);
+    ids.reverse();
+    expect(
+      await Promise.all([fetchPage(0), fetchPage(50), fetchPage(100), fetchPage(120)]),
+    ).toEqual([ids.slice(0, 50), ids.slice(50, 100), ids.slice(100), []]);
   });
 
   it('gets identical mint URLs from all endpoints and services, because it compares them as text', async () => {
