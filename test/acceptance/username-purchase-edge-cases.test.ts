@@ -1,4 +1,3 @@
-import type { Proof } from '@cashu/cashu-ts';
 import { beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
 import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
 import { transaction } from '../../src/database/transaction.ts';
@@ -33,36 +32,6 @@ beforeAll(async () => {
 
 beforeEach(() => {
   wallet = environment.newWallet();
-});
-
-it('sells a name once and spends one token if 5 buyers pay 4 times each at once', async () => {
-  const [buyerCount, purchasesPerBuyer] = [5, 4];
-  const buyers = Array.from({ length: buyerCount }, () => environment.newWallet());
-  const proofs = await mintPriceProofs(buyerCount * purchasesPerBuyer);
-  const requests = proofs.map((proof, index) => ({
-    buyer: buyers[index % buyers.length] as RecipientClient,
-    token: payer.encodeToken([proof]),
-    status: 503,
-  }));
-  while (requests.some(({ status }) => status === 503)) {
-    await Promise.all(
-      requests
-        .filter(({ status }) => status === 503)
-        .map(async (request) => {
-          const response = await requestUsername(request.buyer, 'wanted', request.token);
-          request.status = response.status;
-          expect(response.headers.has('retry-after')).toBe(response.status === 503);
-        }),
-    );
-  }
-  expect(environment.mint.requestCounts['POST /v1/swap']).toBe(1);
-  const winner = await fetchUsernameOwner(environment.origin, 'wanted');
-  for (const { status } of requests.filter(({ buyer }) => buyer.pubkey !== winner)) {
-    expect(status).toBe(409);
-  }
-  const states = await payer.wallet.checkProofsStates(proofs);
-  const spending = requests.filter((_, index) => states[index]?.state !== 'UNSPENT');
-  expect(spending.map(({ buyer, status }) => [buyer.pubkey, status])).toEqual([[winner, 201]]);
 });
 
 it('assigns the name that was requested last, even if the clock goes backwards', async () => {
@@ -177,12 +146,4 @@ async function buy(name: string) {
   const response = await requestUsername(wallet, name, await payer.mintToken(PRICE_SAT));
   expect({ status: response.status, body: response.body }).toMatchObject({ status: 201 });
   return response;
-}
-
-async function mintPriceProofs(count: number): Promise<Proof[]> {
-  const sumSat = count * PRICE_SAT;
-  const { quote, request } = await payer.wallet.createMintQuoteBolt11(sumSat);
-  environment.mint.pay(request);
-  const amounts = Array<number>(count).fill(PRICE_SAT);
-  return await payer.wallet.ops.mintBolt11(sumSat, quote).asRandom(amounts).run();
 }
