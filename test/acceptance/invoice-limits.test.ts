@@ -26,17 +26,19 @@ const BURST_SIZE = 60;
 
 const INVOICE_BODY = expect.objectContaining({ pr: expect.any(String) });
 
+const LIMITS = {
+  // The service trusts X-Forwarded-For, so that the tests can choose the address of each payer.
+  TRUST_PROXY: '127.0.0.1',
+  LIMIT_OPEN_INVOICES_PER_RECIPIENT: String(MAX_PER_RECIPIENT),
+  LIMIT_OPEN_INVOICES_PER_ADDRESS: String(MAX_PER_ADDRESS),
+  LIMIT_OPEN_INVOICES_PER_PAIR: String(MAX_PER_PAIR),
+};
+
 const clock = new TestClock();
 const environment = useTestEnvironment({
   mint: { now: clock.now },
   overrides: { clock: clock.now },
-  env: {
-    // The service trusts X-Forwarded-For, so that the tests can choose the address of each payer.
-    TRUST_PROXY: '127.0.0.1',
-    LIMIT_OPEN_INVOICES_PER_RECIPIENT: String(MAX_PER_RECIPIENT),
-    LIMIT_OPEN_INVOICES_PER_ADDRESS: String(MAX_PER_ADDRESS),
-    LIMIT_OPEN_INVOICES_PER_PAIR: String(MAX_PER_PAIR),
-  },
+  env: LIMITS,
 });
 let addressCount = 0;
 
@@ -62,6 +64,9 @@ describe('unpaid invoices of one recipient', () => {
       reason: 'This recipient has too many unpaid invoices. Try again in 60 s.',
     });
     expect((await requestInvoice(environment.newWallet())).body).toEqual(INVOICE_BODY);
+    // Processes with one database count them together.
+    const otherService = await useAdditionalService(environment, LIMITS, { clock: clock.now });
+    expect((await requestInvoice(floodedWallet, newAddress(), otherService)).status).toBe(429);
   });
 
   it.each([

@@ -24,7 +24,6 @@ const STATUS_500: CreateQuoteResult = {
   reason: 'unexpected status',
   status: 500,
 };
-const LOST: CreateQuoteResult = { outcome: 'unavailable', reason: 'connection lost' };
 const TIMED_OUT: CreateQuoteResult = { outcome: 'unavailable', reason: 'timed out' };
 
 const UNDESCRIBED = { amountSat: 21 };
@@ -39,17 +38,12 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
+// test/acceptance/lnurl.test.ts has retries after failures of the mint.
 describe('QuoteCreator.createQuote', () => {
   it('does not retry a rejected quote that has no description', async () => {
     const { create, sentParams } = createQuoteCreator(REJECTED);
     expect(await create(UNDESCRIBED)).toBe(REJECTED);
     expect(sentParams).toHaveLength(1);
-  });
-
-  it('retries after a lost connection', async () => {
-    const { create, sentParams } = createQuoteCreator(LOST, CREATED);
-    expect(await create(DESCRIBED)).toBe(CREATED);
-    expect(sentParams).toEqual([DESCRIBED, DESCRIBED]);
   });
 
   it('does not retry if the payer has waited too long', async () => {
