@@ -12,6 +12,7 @@ export class FixedWindowRateLimiter {
    * @param maxKeys how many keys are counted; the least recently used ones are dropped and start anew
    */
   constructor(maxPerWindow: number, maxKeys: number, monotonicMs: () => number, windowMs = 60_000) {
+    // `max` would reserve memory for all keys at once.
     this.#windows = new LRUCache({ maxSize: maxKeys, sizeCalculation: () => 1 });
     this.#maxPerWindow = maxPerWindow || Number.POSITIVE_INFINITY;
     this.#monotonicMs = monotonicMs;
