@@ -1,4 +1,4 @@
-import { PROCESS_STEPS } from './faults.ts';
+import { type FaultKind, PROCESS_STEPS } from './faults.ts';
 import { type Actor, WORLD } from './scheduler.ts';
 import type { ServiceInstance } from './service-instance.ts';
 import type { DatabaseCondition } from './simulated-database.ts';
@@ -67,7 +67,7 @@ export function endFaults(world: World): void {
   }
 }
 
-function repeat(world: World, kind: string, meanMs: number, happen: () => void): void {
+function repeat(world: World, kind: FaultKind, meanMs: number, happen: () => void): void {
   const { scheduler, random, faults } = world;
   const next = () =>
     scheduler.schedule(

@@ -29,6 +29,37 @@ export const FAULT_KINDS = [
   'broken sockets',
   'silent sockets',
   'refused sockets',
+  // Mints.
+  'mint errors',
+  'mint sends garbage',
+  'mint is silent',
+  'mint is late',
+  'stray 429',
+  'mint shuffles batches',
+  'mint loses messages',
+  'mint repeats messages',
+  'mint sends stale states',
+  'mint rejects sockets',
+  'mint limits requests',
+  'mint reports impossible states',
+  'mint has a subscription gap',
+  'mint is slow to swap',
+  'mint rotates keysets',
+  'mint restarts',
+  'mint is gone for a while',
+  // Relays.
+  'relay restarts',
+  'relay is gone for a while',
+  'relay rejects sockets',
+  'relay refuses events for ever',
+  'relay limits events',
+  'relay has errors',
+  'relay is silent',
+  'relay is late',
+  'relay closes sockets',
+  'relay repeats answers',
+  'relay sends garbage',
+  'relay forgets sessions',
 ] as const;
 
 /** With these, a write may fail although a read works. */
@@ -56,7 +87,7 @@ export const PROCESS_STEPS = [
 
 export type ProcessStep = (typeof PROCESS_STEPS)[number];
 
-export type FaultKind = (typeof FAULT_KINDS)[number] | (string & {});
+export type FaultKind = (typeof FAULT_KINDS)[number];
 
 /** Which faults happen. They stop at a certain time, so that the referee can check that everything recovers. */
 export class FaultPlan {
@@ -70,14 +101,13 @@ export class FaultPlan {
   /** @param isAllowed whether a kind may happen, to find out which a failure needs */
   constructor(
     random: Random,
-    kinds: readonly FaultKind[],
     isAllowed: (kind: FaultKind) => boolean,
     onFault: (kind: FaultKind) => void,
   ) {
     this.#onFault = onFault;
     // Some seeds have few kinds of faults and others many: a fault can hide another.
     const share = random.pick([0, 0.1, 0.25, 0.5, 0.8]);
-    for (const kind of kinds) {
+    for (const kind of FAULT_KINDS) {
       const isOn = random.chance(share);
       const factor = random.pick([0.2, 1, 1, 5]);
       if (isOn && isAllowed(kind)) {

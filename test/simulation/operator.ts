@@ -136,7 +136,6 @@ export class Operator {
       ...this.#world.databaseContext,
       faults: new FaultPlan(
         random,
-        [],
         () => false,
         () => undefined,
       ),
@@ -216,7 +215,7 @@ export class Operator {
 }
 
 /**
- * How long payers of a blocked recipient may still get invoices: a query that was sent before the change may be answered at the statement timeout,
- * and if the notification is lost, its result is cached for five seconds.
+ * How long payers of a blocked recipient may still get invoices: a query that was sent before the change may be answered
+ * at the statement timeout, and if the notification is lost, its result is cached for five seconds.
  */
 const BLOCK_DELAY_MS = 15_000;

@@ -78,8 +78,8 @@ export class Referee {
     }
   }
 
-  isCalm(sinceSeconds: number): boolean {
-    return sinceSeconds >= this.calmSinceMs;
+  isCalm(sinceMs: number): boolean {
+    return sinceMs >= this.calmSinceMs;
   }
 
   /** A page of a recipient's list. */

@@ -10,7 +10,7 @@ import {
   type TestMintSwitches,
 } from '../../demo/test-mint/switches.ts';
 import { TestMintWebSocketServer } from '../../demo/test-mint/websocket-server.ts';
-import type { FaultPlan } from './faults.ts';
+import type { FaultKind, FaultPlan } from './faults.ts';
 import type { History } from './history.ts';
 import type { Random } from './random.ts';
 import { Actor, WORLD } from './scheduler.ts';
@@ -18,7 +18,7 @@ import type { HostResponse, HostSocket, SimulatedHost } from './simulated-networ
 import { platform, wallClockMs } from './virtual-platform.ts';
 
 /** The mint's own faults, and how often the test mint has them. */
-const MINT_FAULTS: Record<string, ChaosRates> = {
+const MINT_FAULTS: Partial<Record<FaultKind, ChaosRates>> = {
   'mint errors': { error: 0.05 },
   'mint sends garbage': { garbage: 0.03 },
   'mint is silent': { silence: 0.01, silenceAfter: 0.01 },
@@ -30,17 +30,6 @@ const MINT_FAULTS: Record<string, ChaosRates> = {
   'mint sends stale states': { staleFirstState: 0.3 },
   'mint rejects sockets': { rejectedUpgrade: 0.3 },
 };
-
-export const MINT_FAULT_KINDS = [
-  ...Object.keys(MINT_FAULTS),
-  'mint limits requests',
-  'mint reports impossible states',
-  'mint has a subscription gap',
-  'mint is slow to swap',
-  'mint rotates keysets',
-  'mint restarts',
-  'mint is gone for a while',
-];
 
 /** A swap that the mint has executed for the service. */
 export interface ExecutedSwap {
@@ -77,7 +66,7 @@ export class SimulatedMint implements SimulatedHost {
     if (faults.has('mint has a subscription gap')) {
       this.switches.subscriptionGapMs = 300;
     }
-    const kinds = Object.entries(MINT_FAULTS).filter(([kind]) => faults.has(kind));
+    const kinds = Object.entries(MINT_FAULTS).filter(([kind]) => faults.has(kind as FaultKind));
     if (kinds.length > 0) {
       this.switches.chaos = { rates: Object.assign({}, ...kinds.map(([, rates]) => rates)) };
     }

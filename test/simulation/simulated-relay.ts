@@ -7,22 +7,6 @@ import type { Random } from './random.ts';
 import { Actor, type Scheduler } from './scheduler.ts';
 import type { HostResponse, HostSocket, SimulatedHost } from './simulated-network.ts';
 
-/** Besides these, `fault-driver.ts` stops relays. */
-export const RELAY_FAULT_KINDS = [
-  'relay restarts',
-  'relay is gone for a while',
-  'relay rejects sockets',
-  'relay refuses events for ever',
-  'relay limits events',
-  'relay has errors',
-  'relay is silent',
-  'relay is late',
-  'relay closes sockets',
-  'relay repeats answers',
-  'relay sends garbage',
-  'relay forgets sessions',
-];
-
 /** When clients must authenticate (NIP-42), and when the relay sends its challenge. */
 const AUTHENTICATION = ['never', 'never', 'at the start', 'before OK', 'after OK'] as const;
 

@@ -1,7 +1,7 @@
 import path from 'node:path';
 import type { EnvironmentVariables } from '../../src/config.ts';
 import { endFaults, startFaults } from './fault-driver.ts';
-import { FAULT_KINDS, type FaultKind, FaultPlan } from './faults.ts';
+import { type FaultKind, FaultPlan } from './faults.ts';
 import {
   checkPayments,
   checkSockets,
@@ -21,9 +21,9 @@ import { chooseArrivalsMs, chooseScenario, type Scenario } from './scenario.ts';
 import { type Actor, currentActor, Scheduler, WORLD } from './scheduler.ts';
 import { ServiceInstance } from './service-instance.ts';
 import { type DatabaseContext, SimulatedDatabase } from './simulated-database.ts';
-import { MINT_FAULT_KINDS, SimulatedMint } from './simulated-mint.ts';
+import { SimulatedMint } from './simulated-mint.ts';
 import { PUBLIC_HOST, SimulatedNetwork, SimulatedProxy } from './simulated-network.ts';
-import { RELAY_FAULT_KINDS, SimulatedRelay } from './simulated-relay.ts';
+import { SimulatedRelay } from './simulated-relay.ts';
 import { Truth } from './truth.ts';
 import { platform, wallClockMs } from './virtual-platform.ts';
 import { WALLET_KINDS, Wallet } from './wallets.ts';
@@ -35,9 +35,9 @@ export interface WorldOptions {
   template: string;
   folder: string;
   isRecording: boolean;
-  without?: ReadonlySet<FaultKind>;
+  without?: ReadonlySet<string>;
   /** The only kinds of faults that may happen; null: all. */
-  only?: ReadonlySet<FaultKind> | null;
+  only?: ReadonlySet<string> | null;
   scenario?: Partial<Scenario>;
   /** Stops at this time. */
   untilMs?: number;
@@ -88,10 +88,9 @@ export class World {
     platform.random = this.random.fork('platform');
     this.scheduler.stopAtMs = options.untilMs ?? Number.POSITIVE_INFINITY;
     this.history = new History(this.scheduler, options.isRecording);
-    const kinds = [...FAULT_KINDS, ...MINT_FAULT_KINDS, ...RELAY_FAULT_KINDS];
     const isAllowed = (kind: FaultKind) =>
       !options.without?.has(kind) && (options.only?.has(kind) ?? true);
-    this.faults = new FaultPlan(this.random.fork('faults'), kinds, isAllowed, (kind) =>
+    this.faults = new FaultPlan(this.random.fork('faults'), isAllowed, (kind) =>
       this.history.add(FAULT, () => `${kind} (${currentActor().name})`),
     );
     this.scenario = { ...chooseScenario(this.random), ...options.scenario };
@@ -146,7 +145,7 @@ export class World {
     };
     this.instances = Array.from(
       { length: scenario.instances },
-      (_, index) => new ServiceInstance(`process-${'abc'[index]}`, this),
+      (_, index) => new ServiceInstance(`process-${'abcdefghij'[index]}`, this),
     );
     this.proxy = new SimulatedProxy(networkContext, this.instances, ({ method, path }) =>
       this.referee.report('requests end', `${method ?? 'GET'} ${path}`),
