@@ -46,8 +46,10 @@ export function currentActor(): Actor {
   return context.getStore() ?? WORLD;
 }
 
-/** What a dead actor waits for. */
-export const NEVER = new Promise<never>(() => undefined);
+/** What a dead actor waits for. A new promise each time, because one for all would keep all that has waited for it. */
+export function never(): Promise<never> {
+  return new Promise(() => undefined);
+}
 
 export interface ScheduledEvent {
   atMs: number;

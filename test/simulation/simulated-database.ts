@@ -18,7 +18,7 @@ import type { FaultPlan } from './faults.ts';
 import type { History } from './history.ts';
 import { MachineClock } from './machine-clock.ts';
 import type { Random } from './random.ts';
-import { type Actor, NEVER, type Scheduler, WORLD } from './scheduler.ts';
+import { type Actor, never, type Scheduler, WORLD } from './scheduler.ts';
 
 type Listener = Parameters<Listen>[0];
 
@@ -181,7 +181,7 @@ export class SimulatedDatabase {
   /** Waits until no other session writes. Returns false after the statement timeout. The caller must call `unlock`. */
   async lock(session: Session): Promise<boolean> {
     if (!session.actor.isAlive) {
-      return NEVER;
+      return never();
     }
     if (this.#lockHolder === null) {
       this.#lockHolder = session;
@@ -301,6 +301,7 @@ class Session implements DatabaseConnection {
   /** When the current statement times out. */
   #timesOutAtMs = 0;
   #snapshot: SqliteConnection | null = null;
+  #forgetSnapshot: () => void = () => {};
   #isInTransaction = false;
   #isCommitting = false;
   #isBroken = false;
@@ -329,7 +330,7 @@ class Session implements DatabaseConnection {
     if (accessMode === 'read only') {
       await this.#waitForAnswer();
       this.#snapshot = this.#database.openSnapshot();
-      this.actor.onDeath(() => this.#closeSnapshot());
+      this.#forgetSnapshot = this.actor.onDeath(() => this.#closeSnapshot());
       this.#snapshot.run('begin', []);
       return;
     }
@@ -479,6 +480,7 @@ class Session implements DatabaseConnection {
   }
 
   #closeSnapshot(): void {
+    this.#forgetSnapshot();
     this.#snapshot?.close();
     this.#snapshot = null;
   }

@@ -14,7 +14,7 @@ import type { FaultPlan } from './faults.ts';
 import type { History } from './history.ts';
 import { getDeadlineMs } from './promises.ts';
 import type { Random } from './random.ts';
-import { type Actor, currentActor, NEVER, type Scheduler, WORLD } from './scheduler.ts';
+import { type Actor, currentActor, never, type Scheduler, WORLD } from './scheduler.ts';
 import type { ServiceInstance } from './service-instance.ts';
 
 /** A server of somebody else: a mint or a relay. */
@@ -74,7 +74,7 @@ export class SimulatedNetwork {
   async #request(request: HttpRequest, actor: Actor): Promise<HttpResponse> {
     const { scheduler, faults } = this.#context;
     if (!actor.isAlive) {
-      return NEVER;
+      return never();
     }
     const { promise, resolve } = Promise.withResolvers<HttpResponse>();
     const deadline = scheduler.schedule(request.timeoutMs, () =>
