@@ -1,6 +1,6 @@
 import { afterAll, expect, test, vi } from 'vitest';
 import { readPlantedFaults } from '../simulation/planted-faults.ts';
-import { SeedProcess } from '../simulation/seed-process.ts';
+import { SEED_PROCESS_RULE, SeedProcess } from '../simulation/seed-process.ts';
 
 const MAX_SEEDS = 300;
 
@@ -55,7 +55,7 @@ async function findBrokenRule(seedProcess: SeedProcess, seed: number): Promise<s
     shouldFail: false,
   });
   const [violation] = violations;
-  if (violation?.rule === 'the simulation ends') {
+  if (violation?.rule === SEED_PROCESS_RULE) {
     throw new Error(violation.text);
   }
   return violation?.rule ?? null;

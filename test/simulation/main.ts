@@ -1,9 +1,11 @@
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
+import { FAULT_KINDS } from './faults.ts';
 import { hashLines } from './history.ts';
+import { readPlantedFaults } from './planted-faults.ts';
 import type { SeedResult, SeedRun } from './run-seeds.ts';
 import type { Scenario } from './scenario.ts';
-import { SeedProcess } from './seed-process.ts';
+import { SEED_PROCESS_RULE, SeedProcess } from './seed-process.ts';
 import { shrink } from './shrink.ts';
 
 // `npm run simulate`: runs seeds in child processes, and reports what breaks.
@@ -27,34 +29,11 @@ What a seed does:
 What is printed:
   --print                  the history of each seed
   --only ID                only what concerns the payment with this hash, quote id, invoice or payer (payer-7)
-
   --fail                   fail at the last payment, to see what a failure looks like
 
   --jobs N                 processes (default: one per core)`;
 
-const { values: options } = parseArgs({
-  options: {
-    seed: { type: 'string' },
-    seeds: { type: 'string' },
-    first: { type: 'string' },
-    fresh: { type: 'string' },
-    minutes: { type: 'string' },
-    hours: { type: 'string' },
-    without: { type: 'string' },
-    with: { type: 'string' },
-    scenario: { type: 'string' },
-    busy: { type: 'boolean' },
-    until: { type: 'string' },
-    planted: { type: 'string' },
-    print: { type: 'boolean' },
-    only: { type: 'string' },
-    jobs: { type: 'string' },
-    fail: { type: 'boolean', default: false },
-    help: { type: 'boolean' },
-  },
-});
-
-const BUSY: Partial<Scenario> = {
+const BUSY: Scenario = {
   instances: 2,
   mints: 5,
   relays: 0,
@@ -70,6 +49,7 @@ const BUSY: Partial<Scenario> = {
 const PROGRESS_INTERVAL_MS = 10_000;
 const SHRINKING_MS = 60_000;
 
+const options = readOptions();
 const startedAtMs = Date.now();
 const isPrinting = options.print || options.seed !== undefined || options.only !== undefined;
 const totals = {
@@ -88,6 +68,64 @@ if (options.help) {
   console.log(USAGE);
 } else {
   await runAll();
+}
+
+function readOptions() {
+  try {
+    const { values } = parseArgs({
+      options: {
+        seed: { type: 'string' },
+        seeds: { type: 'string' },
+        first: { type: 'string' },
+        fresh: { type: 'string' },
+        minutes: { type: 'string' },
+        hours: { type: 'string' },
+        without: { type: 'string' },
+        with: { type: 'string' },
+        scenario: { type: 'string' },
+        busy: { type: 'boolean' },
+        until: { type: 'string' },
+        planted: { type: 'string' },
+        print: { type: 'boolean' },
+        only: { type: 'string' },
+        jobs: { type: 'string' },
+        fail: { type: 'boolean', default: false },
+        help: { type: 'boolean' },
+      },
+    });
+    const { seed, seeds, first, fresh, minutes, hours, until, jobs } = values;
+    const numbers = { seed, seeds, first, fresh, minutes, hours, until, jobs };
+    for (const [name, text] of Object.entries(numbers)) {
+      const least = name === 'jobs' ? 1 : 0;
+      if (text !== undefined && !(text.trim() !== '' && Number(text) >= least)) {
+        throw new Error(`--${name} must be a number of at least ${least} (got '${text}').`);
+      }
+    }
+    checkNames('kind of fault', FAULT_KINDS, [
+      ...splitList(values.with),
+      ...splitList(values.without),
+    ]);
+    const scenarioNames = splitList(values.scenario).map((part) => part.replace(/=.*/, ''));
+    checkNames('scenario value', Object.keys(BUSY), scenarioNames);
+    const plantedFaults = readPlantedFaults().map(({ name }) => name);
+    checkNames(
+      'planted fault',
+      plantedFaults,
+      values.planted === undefined ? [] : [values.planted],
+    );
+    return values;
+  } catch (error) {
+    console.error(`${(error as Error).message} See 'npm run simulate -- --help'.`);
+    process.exit(2);
+  }
+}
+
+function checkNames(what: string, known: readonly string[], names: readonly string[]): void {
+  for (const name of names) {
+    if (!known.includes(name)) {
+      throw new Error(`There is no ${what} '${name}'. Known: ${known.join(', ')}.`);
+    }
+  }
 }
 
 async function runAll(): Promise<void> {
@@ -197,13 +235,31 @@ async function reportFailure(child: SeedProcess, run: SeedRun): Promise<void> {
   }
   reportedRules.add(rule);
   console.log(failed.lines.join('\n'));
+  if (rule === SEED_PROCESS_RULE) {
+    console.log(`\nReplay it with:\n${describeCommand(run)}`);
+    return;
+  }
   const smallest = await shrink(child, run, failed, Date.now() + SHRINKING_MS);
-  const { only, scenario } = smallest;
-  console.log(`\nNeeded faults: ${only?.join(', ') || 'none'}. Replay a shorter form with:`);
-  const numbers = Object.entries(scenario).map(([name, value]) => `${name}=${value}`);
+  const kinds = smallest.only?.join(', ') || 'none';
   console.log(
-    `npm run simulate -- --seed ${run.seed} --with '${only?.join(',')}' --scenario ${numbers.join(',')}`,
+    `\nNeeded faults: ${kinds}. Replay a shorter form with:\n${describeCommand(smallest)}`,
   );
+}
+
+/** Returns the command that does the same again. */
+function describeCommand({ seed, only, without, scenario }: SeedRun): string {
+  const numbers = Object.entries(scenario).map(([name, value]) => `${name}=${value}`);
+  return [
+    `npm run simulate -- --seed ${seed}`,
+    only !== null && `--with '${only.join(',')}'`,
+    without.length > 0 && `--without '${without.join(',')}'`,
+    numbers.length > 0 && `--scenario ${numbers.join(',')}`,
+    options.until !== undefined && `--until ${options.until}`,
+    options.planted !== undefined && `--planted '${options.planted}'`,
+    options.fail && '--fail',
+  ]
+    .filter((part) => part !== false)
+    .join(' ');
 }
 
 function printSummary(): void {

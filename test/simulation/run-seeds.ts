@@ -56,6 +56,7 @@ await loadEventVerifier();
 const folder = mkdtempSync(path.join(tmpdir(), 'nutpost-simulation-'));
 process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
 process.on('disconnect', () => process.exit());
+process.on('SIGINT', () => process.exit());
 const template = await createTemplate(folder);
 
 process.on('message', (run: SeedRun) => {

@@ -3,6 +3,9 @@ import { once } from 'node:events';
 import path from 'node:path';
 import type { SeedResult, SeedRun } from './run-seeds.ts';
 
+/** Broken if the process of a seed ends or hangs, so that nothing else is known about it. */
+export const SEED_PROCESS_RULE = 'the simulation ends';
+
 /** A process that runs seeds. If it ends or hangs, that is a result too. */
 export class SeedProcess {
   #child: ChildProcess | null = null;
@@ -18,19 +21,23 @@ export class SeedProcess {
     const child = await this.#start();
     const { promise, resolve } = Promise.withResolvers<SeedResult | string>();
     const hang = setTimeout(() => resolve('no end after three minutes'), SLOWEST_SEED_MS);
-    const handleExit = () => resolve(`the process ended: ${this.#errors.trim()}`);
+    const handleEnd = () => resolve(`the process ended: ${this.#errors.trim()}`);
     child.once('message', resolve);
-    child.once('exit', handleExit);
-    child.send(run);
+    child.once('close', handleEnd);
+    if (child.connected) {
+      child.send(run);
+    } else {
+      handleEnd();
+    }
     const result = await promise;
     clearTimeout(hang);
-    child.off('message', resolve).off('exit', handleExit);
+    child.off('message', resolve).off('close', handleEnd);
     if (typeof result !== 'string') {
       return result;
     }
     child.kill('SIGKILL');
     this.#child = null;
-    const violation = { rule: 'the simulation ends', atMs: 0, text: result };
+    const violation = { rule: SEED_PROCESS_RULE, atMs: 0, text: result };
     return { ...EMPTY_RESULT, violations: [violation] };
   }
 
@@ -48,7 +55,7 @@ export class SeedProcess {
       this.#child.stderr?.on('data', (data) => {
         this.#errors += data;
       });
-      await Promise.race([once(this.#child, 'message'), once(this.#child, 'exit')]);
+      await Promise.race([once(this.#child, 'message'), once(this.#child, 'close')]);
     }
     return this.#child;
   }

@@ -32,10 +32,20 @@ describe('npm run simulate', () => {
     expect(output).toMatch(/mint-\d +receives \d+ sat for quote-/);
     expect(output).toContain('Needed faults: none.');
     expect(output).toMatch(
-      /npm run simulate -- --seed 3 --with '' --scenario \S*payments=\d,\S*instances=1/,
+      /npm run simulate -- --seed 3 --with '' --scenario \S*payments=\d,\S*instances=1 --fail/,
     );
     expect(output).toMatch(/\n0 passed, 1 failed\n$/);
     expect(exitCode).toBe(1);
+  });
+
+  it.each([
+    ['--seeds', 'x', "--seeds must be a number of at least 0 (got 'x')"],
+    ['--jobs', '0', "--jobs must be a number of at least 1 (got '0')"],
+    ['--with', 'clock', "There is no kind of fault 'clock'"],
+  ])('rejects %s %s', (option, value, message) => {
+    const { output, exitCode } = simulate(option, value);
+    expect(output).toContain(message);
+    expect(exitCode).toBe(2);
   });
 });
 
