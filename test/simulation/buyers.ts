@@ -60,7 +60,7 @@ export function startStory(sale: NameSale, number: number): Story {
   const title = random.pick(Object.keys(STORIES));
   const plan = STORIES[title] ?? [];
   const others = world.mints.filter((each) => each !== mint);
-  const otherMint = random.pick(others) ?? mint;
+  const otherMint = others.length === 0 ? mint : random.pick(others);
   const kinds = UNACCEPTABLE_KINDS.filter((each) => others[0] || !each.endsWith('another mint'));
   const cannotPay = title === 'a buyer pays with a token that cannot pay';
   const tokenCount = Math.max(...plan.map(([, token]) => token)) + 1;

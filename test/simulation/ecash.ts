@@ -4,7 +4,7 @@ import {
   hashToCurve,
   normalizeProofAmounts,
 } from '@cashu/cashu-ts';
-import type { Random } from './random.ts';
+import type { SeededRandom } from '../../demo/test-mint/seeded-random.ts';
 import type { SimulatedMint } from './simulated-mint.ts';
 
 // The ecash of buyers. It is signed with a mint's keys, but without a request to the mint.
@@ -38,7 +38,7 @@ interface TokenContext {
   mint: SimulatedMint;
   /** The same if there is only one. */
   otherMint: SimulatedMint;
-  random: Random;
+  random: SeededRandom;
 }
 
 export function createToken(
@@ -64,7 +64,11 @@ export function createToken(
 }
 
 /** Swaps proofs for others, as a buyer does who pays somebody else. Returns false if the mint rejects it. */
-export function spend(mint: SimulatedMint, proofs: readonly Proof[], random: Random): boolean {
+export function spend(
+  mint: SimulatedMint,
+  proofs: readonly Proof[],
+  random: SeededRandom,
+): boolean {
   const { ledger } = mint.state;
   const amountSat = proofs.reduce((sum, { amount }) => sum + amount, 0);
   const { id } = ledger.keysets.listSummaries().at(-1) as { id: string };
@@ -98,7 +102,7 @@ function createProof(
   keysets: SimulatedMint['state']['ledger']['keysets'],
   amount: number,
   kind: TokenKind,
-  random: Random,
+  random: SeededRandom,
 ) {
   const secretText = createSecret(random);
   const secret = kind === 'locked' ? JSON.stringify(['P2PK', { data: secretText }]) : secretText;
@@ -108,7 +112,7 @@ function createProof(
   return { id, amount, secret, C: signature.C_.toHex(true) };
 }
 
-function createSecret(random: Random): string {
+function createSecret(random: SeededRandom): string {
   const bytes = Buffer.alloc(32);
   random.fill(bytes);
   return bytes.toString('hex');

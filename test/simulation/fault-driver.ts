@@ -40,8 +40,9 @@ export function startFaults(world: World): void {
     ['relay is gone for a while', relays, 60_000],
   ] as const) {
     repeat(world, kind, 60_000, () => {
-      const host = random.pick<SimulatedMint | SimulatedRelay>(hosts);
-      if (host?.actor.isAlive) {
+      const living = hosts.filter((host) => host.actor.isAlive);
+      if (living.length > 0) {
+        const host = random.pick<SimulatedMint | SimulatedRelay>(living);
         host.stop();
         world.scheduler.schedule(random.exponential(meanMs), () => host.start(), WORLD);
       }

@@ -1,4 +1,4 @@
-import type { Random } from './random.ts';
+import type { SeededRandom } from '../../demo/test-mint/seeded-random.ts';
 import type { Actor } from './scheduler.ts';
 
 /** All kinds of faults. Each seed switches on some of them, with rates of its own. */
@@ -92,7 +92,7 @@ export type FaultKind = (typeof FAULT_KINDS)[number];
 /** Which faults happen. They stop at a certain time, so that the referee can check that everything recovers. */
 export class FaultPlan {
   /** Each kind has random numbers of its own, so that the others stay the same if it is left out. */
-  readonly #kinds = new Map<FaultKind, { factor: number; random: Random }>();
+  readonly #kinds = new Map<FaultKind, { factor: number; random: SeededRandom }>();
   readonly #onFault: (kind: FaultKind) => void;
   isOver = false;
   readonly counts = new Map<FaultKind, number>();
@@ -100,7 +100,7 @@ export class FaultPlan {
 
   /** @param isAllowed whether a kind may happen, to find out which a failure needs */
   constructor(
-    random: Random,
+    random: SeededRandom,
     isAllowed: (kind: FaultKind) => boolean,
     onFault: (kind: FaultKind) => void,
   ) {

@@ -1,9 +1,9 @@
+import type { SeededRandom } from '../../demo/test-mint/seeded-random.ts';
 import { readConfig } from '../../src/config.ts';
 import { treasuryCommand } from '../../src/operator/treasury-command.ts';
 import { createTreasurySealer } from '../../src/usernames/usernames-module.ts';
 import { type Story, startStory } from './buyers.ts';
 import { MoneyReferee } from './money-referee.ts';
-import type { Random } from './random.ts';
 import { Actor, WORLD } from './scheduler.ts';
 import type { SimulatedMint } from './simulated-mint.ts';
 import { wallClockMs } from './virtual-platform.ts';
@@ -12,7 +12,7 @@ import type { World } from './world.ts';
 /** The sale of usernames, with its buyers, the mint's changes, and the operator who withdraws the earnings. */
 export class NameSale {
   readonly world: World;
-  readonly random: Random;
+  readonly random: SeededRandom;
   readonly mint: SimulatedMint;
   readonly priceSat: number;
   readonly stories: Story[] = [];
@@ -20,7 +20,7 @@ export class NameSale {
   readonly withdrawnTokens: string[] = [];
   readonly referee: MoneyReferee;
 
-  constructor(world: World, random: Random) {
+  constructor(world: World, random: SeededRandom) {
     this.world = world;
     this.random = random;
     this.mint = random.pick(world.mints);

@@ -95,10 +95,10 @@ export class Operator {
   /** A trace may lack the latest change, but must not contradict what has happened. */
   async #trace(): Promise<void> {
     const { random, truth, referee } = this.#world;
-    const invoice = random.pick(truth.invoices);
-    if (invoice === undefined) {
+    if (truth.invoices.length === 0) {
       return;
     }
+    const invoice = random.pick(truth.invoices);
     const wasListed = invoice.payment !== null && invoice.payment.listedAtMs !== null;
     const result = await this.#run(['trace', invoice.request, '--json']);
     if (result === null) {

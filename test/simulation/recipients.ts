@@ -1,6 +1,6 @@
 import { generateSecretKey, nip19 } from 'nostr-tools';
 import { finalizeEvent, getPublicKey } from 'nostr-tools/wasm';
-import { Random } from './random.ts';
+import { SeededRandom } from '../../demo/test-mint/seeded-random.ts';
 import { PUBLIC_HOST } from './simulated-network.ts';
 import { platform, wallClockMs } from './virtual-platform.ts';
 
@@ -17,7 +17,7 @@ const keys: NostrKey[] = [];
 export function getKey(index: number): NostrKey {
   while (keys.length <= index) {
     const random = platform.random;
-    platform.random = new Random(`key ${keys.length}`);
+    platform.random = new SeededRandom(`key ${keys.length}`);
     const secretKey = generateSecretKey();
     platform.random = random;
     const pubkey = getPublicKey(secretKey);

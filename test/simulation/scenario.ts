@@ -1,4 +1,4 @@
-import type { Random } from './random.ts';
+import type { SeededRandom } from '../../demo/test-mint/seeded-random.ts';
 
 /** What a seed chooses, besides the faults. */
 export interface Scenario {
@@ -21,7 +21,7 @@ export interface Scenario {
   hasCalmPhase: boolean;
 }
 
-export function chooseScenario(random: Random): Scenario {
+export function chooseScenario(random: SeededRandom): Scenario {
   // Longer than invoices are valid. Rare, because even an idle service takes some seconds for it.
   const isLong = random.chance(0.01);
   const activeMs = isLong ? 4_000_000 : random.pick([10_000, 20_000, 60_000, 60_000, 120_000]);
@@ -41,7 +41,7 @@ export function chooseScenario(random: Random): Scenario {
 }
 
 /** Returns when each payer comes. */
-export function chooseArrivalsMs(random: Random, { payments, arrivals, activeMs }: Scenario) {
+export function chooseArrivalsMs(random: SeededRandom, { payments, arrivals, activeMs }: Scenario) {
   const burstCount = random.integer(1, 5);
   const bursts = Array.from({ length: burstCount }, () => random.between(0, activeMs));
   return Array.from({ length: payments }, () =>

@@ -8,6 +8,7 @@ import {
   type QueryResult,
   type TransactionSettings,
 } from 'kysely';
+import type { SeededRandom } from '../../demo/test-mint/seeded-random.ts';
 import type { Database } from '../../src/database/database.ts';
 import type { Listen } from '../../src/database/notifications.ts';
 import type { DatabaseSchema } from '../../src/database/schema.ts';
@@ -17,7 +18,6 @@ import { DatabaseUnavailableError, OperatorError } from '../../src/errors.ts';
 import type { FaultPlan } from './faults.ts';
 import type { History } from './history.ts';
 import { MachineClock } from './machine-clock.ts';
-import type { Random } from './random.ts';
 import { type Actor, never, type Scheduler, WORLD } from './scheduler.ts';
 
 type Listener = Parameters<Listen>[0];
@@ -33,7 +33,7 @@ export interface DatabaseContext {
   template: string;
   file: string;
   scheduler: Scheduler;
-  random: Random;
+  random: SeededRandom;
   faults: FaultPlan;
   history: History;
 }

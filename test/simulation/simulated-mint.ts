@@ -4,6 +4,7 @@ import { markIssued } from '../../demo/test-mint/issuing.ts';
 import { notFound } from '../../demo/test-mint/mint-rejection.ts';
 import type { TestMintQuote } from '../../demo/test-mint/quotes.ts';
 import type { RateLimit } from '../../demo/test-mint/rate-limiter.ts';
+import type { SeededRandom } from '../../demo/test-mint/seeded-random.ts';
 import { createState, type TestMintState } from '../../demo/test-mint/state.ts';
 import {
   DEFAULT_TEST_MINT_SWITCHES,
@@ -12,7 +13,6 @@ import {
 import { TestMintWebSocketServer } from '../../demo/test-mint/websocket-server.ts';
 import type { FaultKind, FaultPlan } from './faults.ts';
 import type { History } from './history.ts';
-import type { Random } from './random.ts';
 import { Actor, WORLD } from './scheduler.ts';
 import type { HostResponse, HostSocket, SimulatedHost } from './simulated-network.ts';
 import { platform, wallClockMs } from './virtual-platform.ts';
@@ -48,11 +48,11 @@ export class SimulatedMint implements SimulatedHost {
   readonly swaps: ExecutedSwap[] = [];
   readonly #history: History;
   readonly #faults: FaultPlan;
-  readonly #random: Random;
+  readonly #random: SeededRandom;
   #sockets: TestMintWebSocketServer;
   #hasExpiringKeyset = false;
 
-  constructor(host: string, random: Random, faults: FaultPlan, history: History) {
+  constructor(host: string, random: SeededRandom, faults: FaultPlan, history: History) {
     this.#random = random;
     this.host = host;
     this.url = `https://${host}`;
@@ -205,7 +205,7 @@ export class SimulatedMint implements SimulatedHost {
   }
 }
 
-function chooseSwitches(random: Random): Partial<TestMintSwitches> {
+function chooseSwitches(random: SeededRandom): Partial<TestMintSwitches> {
   const hasWebSocket = random.chance(0.75);
   const stateStyle = random.pick([
     'current',
@@ -230,7 +230,7 @@ function chooseSwitches(random: Random): Partial<TestMintSwitches> {
   };
 }
 
-function chooseRateLimit(random: Random): RateLimit {
+function chooseRateLimit(random: SeededRandom): RateLimit {
   const windowKind = random.pick(['elastic', 'sliding'] as const);
   // An elastic window with a short `Retry-After` would never end.
   const retryAfterSeconds = random.pick([5, null, null]);

@@ -1,6 +1,7 @@
 import { EventEmitter } from 'node:events';
 import type { InjectOptions } from 'fastify';
 import type { WebSocket } from 'ws';
+import type { SeededRandom } from '../../demo/test-mint/seeded-random.ts';
 import type { Egress } from '../../src/net/egress.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import type {
@@ -13,7 +14,6 @@ import { tryParseJson } from '../../src/untrusted-text.ts';
 import type { FaultPlan } from './faults.ts';
 import type { History } from './history.ts';
 import { getDeadlineMs } from './promises.ts';
-import type { Random } from './random.ts';
 import { type Actor, currentActor, never, type Scheduler, WORLD } from './scheduler.ts';
 import type { ServiceInstance } from './service-instance.ts';
 
@@ -34,7 +34,7 @@ export interface HostResponse {
 
 interface NetworkContext {
   scheduler: Scheduler;
-  random: Random;
+  random: SeededRandom;
   faults: FaultPlan;
   history: History;
 }

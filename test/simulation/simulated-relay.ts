@@ -1,9 +1,9 @@
 import type { Event } from 'nostr-tools';
 import { verifyEvent } from 'nostr-tools/wasm';
+import type { SeededRandom } from '../../demo/test-mint/seeded-random.ts';
 import { tryParseJson } from '../../src/untrusted-text.ts';
 import type { FaultPlan } from './faults.ts';
 import type { History } from './history.ts';
-import type { Random } from './random.ts';
 import { Actor, type Scheduler } from './scheduler.ts';
 import type { HostResponse, HostSocket, SimulatedHost } from './simulated-network.ts';
 
@@ -12,7 +12,7 @@ const AUTHENTICATION = ['never', 'never', 'at the start', 'before OK', 'after OK
 
 interface RelayContext {
   scheduler: Scheduler;
-  random: Random;
+  random: SeededRandom;
   faults: FaultPlan;
   history: History;
   /** Called with each event that arrives, whether the relay stores it or not. */
@@ -48,7 +48,7 @@ export class SimulatedRelay implements SimulatedHost {
     if (faults.choose('relay rejects sockets', 0.2)) {
       return 503;
     }
-    const challenge = String(random.nextUint32());
+    const challenge = String(random.next());
     const session = { challenge, isAuthenticated: this.#authentication === 'never' };
     socket.on('message', (text) => this.#handleMessage(socket, session, text));
     if (this.#authentication === 'at the start') {

@@ -4,8 +4,8 @@ import os from 'node:os';
 import { DatabaseSync } from 'node:sqlite';
 import timers from 'node:timers';
 import timersPromises from 'node:timers/promises';
+import { SeededRandom } from '../../demo/test-mint/seeded-random.ts';
 import { MachineClock } from './machine-clock.ts';
-import { Random } from './random.ts';
 import { currentActor, type ScheduledEvent, Scheduler, WORLD } from './scheduler.ts';
 
 // Replaces what makes two runs of a program differ: timers, clocks and random numbers. Must be the first module that the
@@ -17,7 +17,7 @@ const EPOCH_MS = Date.UTC(2030, 0, 1);
 /** What the replaced functions use. Each seed has its own. */
 export const platform = {
   scheduler: new Scheduler(),
-  random: new Random('platform'),
+  random: new SeededRandom('platform'),
   /** The clock of the database's machine. */
   databaseClock: new MachineClock(),
 };

@@ -1,4 +1,5 @@
 import path from 'node:path';
+import { SeededRandom } from '../../demo/test-mint/seeded-random.ts';
 import type { EnvironmentVariables } from '../../src/config.ts';
 import { endFaults, startFaults } from './fault-driver.ts';
 import { type FaultKind, FaultPlan } from './faults.ts';
@@ -14,7 +15,6 @@ import { NameSale } from './name-sale.ts';
 import { Operator } from './operator.ts';
 import { startPayer } from './payers.ts';
 import { checkLeaks, checkLogLine, startProcessChecks } from './process-checks.ts';
-import { Random } from './random.ts';
 import { getKey, type NostrKey } from './recipients.ts';
 import { Referee } from './referee.ts';
 import { chooseArrivalsMs, chooseScenario, type Scenario } from './scenario.ts';
@@ -52,7 +52,7 @@ const MAX_RECOVERY_MS = 30 * 60_000;
 /** Everything that exists in one run, and the only place where it is put together. */
 export class World {
   readonly scheduler = new Scheduler();
-  readonly random: Random;
+  readonly random: SeededRandom;
   readonly history: History;
   readonly faults: FaultPlan;
   readonly truth: Truth;
@@ -83,7 +83,7 @@ export class World {
 
   constructor(options: WorldOptions) {
     const { seed, template, folder } = options;
-    this.random = new Random(seed);
+    this.random = new SeededRandom(seed);
     platform.scheduler = this.scheduler;
     platform.random = this.random.fork('platform');
     this.scheduler.stopAtMs = options.untilMs ?? Number.POSITIVE_INFINITY;

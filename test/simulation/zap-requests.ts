@@ -1,8 +1,8 @@
 import type { EventTemplate } from 'nostr-tools';
 import { getPublicKey } from 'nostr-tools/pure';
 import { finalizeEvent } from 'nostr-tools/wasm';
+import type { SeededRandom } from '../../demo/test-mint/seeded-random.ts';
 import type { EnvironmentVariables } from '../../src/config.ts';
-import type { Random } from './random.ts';
 import type { NostrKey } from './recipients.ts';
 import type { SimulatedMint } from './simulated-mint.ts';
 import type { SimulatedRelay } from './simulated-relay.ts';
@@ -22,7 +22,7 @@ export interface ZapSettings {
 }
 
 export function chooseZapSettings(
-  random: Random,
+  random: SeededRandom,
   relays: readonly SimulatedRelay[],
   mints: readonly SimulatedMint[],
 ): ZapSettings {
@@ -76,7 +76,7 @@ type Flaw = keyof typeof FLAWS;
 
 /** Signs a zap request that names some relays. Some requests are invalid. */
 export function createZapRequest(
-  random: Random,
+  random: SeededRandom,
   sender: NostrKey,
   allRelays: readonly SimulatedRelay[],
   zap: { recipient: NostrKey; amountSat: number },
