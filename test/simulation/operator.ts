@@ -1,7 +1,6 @@
 import { RequestError } from '../../src/errors.ts';
 import type { CommandResult } from '../../src/operator/command.ts';
 import { parseCommand } from '../../src/operator/commands.ts';
-import { listPaidQuotes } from '../../src/quotes/paid-list-store.ts';
 import { FaultPlan } from './faults.ts';
 import type { NostrKey } from './recipients.ts';
 import { Actor } from './scheduler.ts';
@@ -150,18 +149,8 @@ export class Operator {
         referee.report('an archive can be imported', imported?.stderr ?? 'no result');
         return;
       }
-      const { db } = await target.open(this.#actor);
-      const found = new Set<string>();
-      for (const { pubkey } of this.#world.recipients) {
-        for (let offset = 0, total = 1; offset < total; offset += 50) {
-          const page = { sinceSeconds: null, limit: 50, offset };
-          const result = await listPaidQuotes(db, pubkey, page, wallClockMs());
-          for (const { quoteId } of result.quotes) {
-            found.add(`${pubkey} ${quoteId}`);
-          }
-          total = result.total;
-        }
-      }
+      const sql = "select pubkey || ' ' || quote_id as key from quotes where paid_at is not null";
+      const found = new Set(target.query<{ key: string }>(sql).map(({ key }) => key));
       history.add(this.#actor, () => `has moved ${found.size} payments`);
       for (const { quoteId, invoice } of listed) {
         if (!found.has(`${invoice.recipient.pubkey} ${quoteId}`)) {
