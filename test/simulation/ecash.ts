@@ -63,7 +63,7 @@ export function createToken(
   return { text, proofs, kind };
 }
 
-/** Swaps proofs for others, as a buyer does who pays somebody else. Returns false if the mint rejects it. */
+/** Swaps proofs for others, as a buyer does who also pays another recipient. Returns false if the mint rejects it. */
 export function spend(
   mint: SimulatedMint,
   proofs: readonly Proof[],

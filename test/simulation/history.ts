@@ -10,7 +10,7 @@ export interface HistoryLine {
 /** The actor of the lines that say which fault happens. */
 export const FAULT = 'fault';
 
-/** What happened, line by line. Recorded only if somebody reads it, because the texts take more time than the events. */
+/** What happened, line by line. Recorded only if it will be printed, because the texts take more time than the events. */
 export class History {
   readonly lines: HistoryLine[] = [];
   readonly #scheduler: Scheduler;

@@ -6,7 +6,7 @@ import type { Invoice } from './truth.ts';
 import type { World } from './world.ts';
 import { createZapRequest } from './zap-requests.ts';
 
-/** Somebody who pays one invoice. */
+/** Starts a payer, who requests one invoice and pays it. */
 export function startPayer(world: World, number: number, recipient: NostrKey): void {
   const { random, zapReferee, relays, recipients } = world;
   const payment = { number, recipient, amountSat: random.integer(1, 2_000) };

@@ -20,7 +20,7 @@ export function startProcessChecks(world: World): () => void {
   return () => process.off('unhandledRejection', handleCrash);
 }
 
-/** What nobody handles ends a real process. */
+/** An unhandled error ends a real process. */
 function crash(world: World, error: unknown): void {
   const actor = world.scheduler.runningActor;
   const instance = world.instances.find((candidate) => candidate.actor === actor);

@@ -4,7 +4,7 @@ import { SeededRandom } from '../../demo/test-mint/seeded-random.ts';
 import { PUBLIC_HOST } from './simulated-network.ts';
 import { platform, wallClockMs } from './virtual-platform.ts';
 
-/** Somebody's Nostr key. */
+/** A Nostr key of a recipient, a buyer or a sender of zaps. */
 export interface NostrKey {
   secretKey: Uint8Array;
   pubkey: string;

@@ -4,7 +4,7 @@ import { MachineClock } from './machine-clock.ts';
 // Taken before `virtual-platform.ts` replaces them.
 const realSetImmediate = setImmediate;
 
-/** Whoever acts in the simulation: a process of the service, a mint, a wallet. A restarted process is a new actor. */
+/** A process of the service, a mint, a wallet, or another part of the simulation that acts. A restarted process is a new actor. */
 export class Actor {
   readonly name: string;
   /** That of its machine, so that it survives the actor. */

@@ -17,7 +17,7 @@ import { getDeadlineMs } from './promises.ts';
 import { type Actor, currentActor, never, type Scheduler, WORLD } from './scheduler.ts';
 import type { ServiceInstance } from './service-instance.ts';
 
-/** A server of somebody else: a mint or a relay. */
+/** A mint or a relay. */
 export interface SimulatedHost {
   readonly actor: Actor;
   /** Null: never responds. */

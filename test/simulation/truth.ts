@@ -122,7 +122,7 @@ export class Truth {
   }
 }
 
-/** Whether the mint has deleted the quote, so that nobody can learn of the payment any more. */
+/** Whether the mint has deleted the quote, so that the service can no longer find out about the payment. */
 export function isForgotten({ invoice, quoteId }: Payment): boolean {
   return !invoice.mint.state.quotes.byId.has(quoteId);
 }
