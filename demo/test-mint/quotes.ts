@@ -107,13 +107,17 @@ export class TestMintQuotes {
 
   /** Deletes the quotes that expired before a time. Assumes that quotes expire in the order of their creation. */
   deleteExpired(beforeUnixSeconds: number): void {
-    for (const { id, request, expiresAt } of this.#byId.values()) {
+    for (const { id, expiresAt } of this.#byId.values()) {
       if (expiresAt >= beforeUnixSeconds) {
         return;
       }
-      this.#byId.delete(id);
-      this.#idByRequest.delete(request);
+      this.delete(id);
     }
+  }
+
+  delete(id: string): void {
+    this.#idByRequest.delete(this.get(id).request);
+    this.#byId.delete(id);
   }
 
   #nowSeconds(): number {

@@ -12,7 +12,7 @@ import { type RecipientClient, requestJson } from '../helpers/recipients/recipie
 import { requestUsername } from '../helpers/recipients/username-requests.ts';
 import { FakeTerminal } from '../helpers/service/fake-terminal.ts';
 import { runOperatorCommand } from '../helpers/service/run-operator-command.ts';
-import { setLockQuotes, setMint, useTestEnvironment } from '../helpers/service/test-environment.ts';
+import { useTestEnvironment } from '../helpers/service/test-environment.ts';
 
 const environment = useTestEnvironment({ env: { USERNAME_PRICE_SAT: '1' } });
 let payer: EcashPayer;
@@ -29,13 +29,6 @@ beforeEach(async () => {
   username = `n${randomBytes(8).toString('hex')}`;
   await assignUsername(environment.database, wallet.pubkey, username);
   takePayloads = await recordNotifications(environment.database, RECIPIENT_CHANGES_CHANNEL);
-});
-
-it('sends the npub and the username when the owner changes settings', async () => {
-  expect((await setMint(wallet, environment.mint.url)).status).toBe(200);
-  expect(await takeNotifiedAddresses()).toEqual([username, wallet.npub]);
-  expect((await setLockQuotes(wallet, true)).status).toBe(200);
-  expect(await takeNotifiedAddresses()).toEqual([username, wallet.npub]);
 });
 
 describe('a change of a username', () => {

@@ -33,6 +33,11 @@ export function startFaults(world: World): void {
     repeat(world, kind, 90_000, () => failDatabase(world, condition, random.exponential(8_000)));
   }
   startClockFaults(world);
+  repeat(world, 'mint loses its batch route', 60_000, () => {
+    const mint = random.pick(mints);
+    world.history.add(mint.actor, () => 'loses its batch route');
+    mint.switches.batchCheck = 'absent';
+  });
   for (const [kind, hosts, meanMs] of [
     ['mint restarts', mints, 2_000],
     ['mint is gone for a while', mints, 60_000],
@@ -44,7 +49,9 @@ export function startFaults(world: World): void {
       if (living.length > 0) {
         const host = random.pick<SimulatedMint | SimulatedRelay>(living);
         host.stop();
-        world.scheduler.schedule(random.exponential(meanMs), () => host.start(), WORLD);
+        // Some outages last for hours, or until the faults end.
+        const outageMs = random.exponential(random.chance(0.2) ? 60 * meanMs : meanMs);
+        world.scheduler.schedule(outageMs, () => host.start(), WORLD);
       }
     });
   }

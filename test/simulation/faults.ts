@@ -42,9 +42,9 @@ export const FAULT_KINDS = [
   'mint rejects sockets',
   'mint limits requests',
   'mint reports impossible states',
-  'mint has a subscription gap',
   'mint is slow to swap',
   'mint rotates keysets',
+  'mint loses its batch route',
   'mint restarts',
   'mint is gone for a while',
   // Relays.

@@ -9,9 +9,9 @@ import type { World } from './world.ts';
 /** If nothing fails, the payment must be listed as soon as the documents say. */
 export function expectPromptListing(world: World, payment: Payment): void {
   const { scheduler, referee, auditors } = world;
-  const { recipient, requestedAtMs } = payment.invoice;
+  const { recipient } = payment.invoice;
   const auditor = auditors.find(({ key }) => key === recipient);
-  if (auditor === undefined || !referee.isCalm(requestedAtMs)) {
+  if (auditor === undefined || !referee.isCalm(payment.paidAtMs)) {
     return;
   }
   // The clocks of the processes may differ by some seconds.
@@ -136,7 +136,7 @@ function checkUpdates(
   const noticeMs = getNoticeMs(payment, change);
   if (
     changedAtMs > authenticatedAtMs &&
-    referee.isCalm(invoice.requestedAtMs) &&
+    referee.isCalm(paidAtMs) &&
     endedAtMs > changedAtMs + noticeMs
   ) {
     if (firstAtMs === undefined || firstAtMs > changedAtMs + noticeMs) {

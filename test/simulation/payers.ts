@@ -88,18 +88,25 @@ async function requestInvoice(
 }
 
 async function pay(world: World, actor: Actor, invoice: Invoice): Promise<void> {
-  const { scheduler, truth, history } = world;
   const delayMs = choosePaymentDelayMs(world, invoice);
   if (delayMs === null) {
+    invoice.mint.forget(invoice.quoteId);
     return;
   }
-  await scheduler.sleep(delayMs);
-  const quote = invoice.mint.pay(invoice.request);
-  if (quote === null) {
-    history.add(actor, () => 'cannot pay');
-    return;
+  await world.scheduler.sleep(delayMs);
+  if (!payNow(world, invoice)) {
+    world.history.add(actor, () => 'cannot pay');
   }
-  expectPromptListing(world, truth.addPayment(invoice, scheduler.nowMs));
+}
+
+/** Returns false if the invoice is paid already, or its mint is gone. */
+export function payNow(world: World, invoice: Invoice): boolean {
+  const { scheduler, truth } = world;
+  const isPaid = invoice.mint.pay(invoice.request) !== null;
+  if (isPaid) {
+    expectPromptListing(world, truth.addPayment(invoice, scheduler.nowMs));
+  }
+  return isPaid;
 }
 
 /** Null: never. */

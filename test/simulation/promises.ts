@@ -39,15 +39,23 @@ export function getDeadlineMs({ path }: ClientRequest): number {
 /** How long it takes to list a payment, or to show that it was issued, if nothing fails. */
 export function getNoticeMs(payment: Payment, change: 'paid' | 'issued'): number {
   const { mint } = payment.invoice;
-  const { hasWebSocket, rateLimit, subscriptionGapMs } = mint.switches;
-  if (hasWebSocket && rateLimit === null) {
-    const isGap = subscriptionGapMs > 0;
+  const { hasWebSocket, isWebSocketSilent, rateLimit, subscriptionGapMs } = mint.switches;
+  const isSubscribed = hasWebSocket && !isWebSocketSilent;
+  const isGap = subscriptionGapMs > 0;
+  // Only unpaid quotes are polled just after their subscription.
+  const mayBeMissed = isGap && change === 'issued' && isIssuedAtOnce(payment);
+  if (isSubscribed && rateLimit === null && !mayBeMissed) {
     return SUBSCRIBED_MS + (isGap ? SUBSCRIPTION_CHECK_MS + getQueueMs(mint, URGENT_MS) : 0);
   }
   const atMs = change === 'paid' ? payment.paidAtMs : (payment.issuedAtMs ?? payment.paidAtMs);
-  const factor = hasWebSocket ? SUBSCRIBED_INTERVAL_FACTOR : 1;
+  const factor = isSubscribed ? SUBSCRIBED_INTERVAL_FACTOR : 1;
   const intervalMs = factor * getPollIntervalMs(payment, change, atMs);
   return intervalMs + POLL_AND_RECORD_MS + getQueueMs(mint, intervalMs);
+}
+
+/** Perhaps before the quote was subscribed. */
+function isIssuedAtOnce({ invoice, issuedAtMs }: Payment): boolean {
+  return issuedAtMs !== null && issuedAtMs < invoice.receivedAtMs + SUBSCRIBED_MS;
 }
 
 /** The same after faults that ended at a time. */
@@ -62,11 +70,17 @@ export function getNoticeDeadlineMs(
   return fromMs + intervalMs + POLL_AND_RECORD_MS + getQueueMs(payment.invoice.mint, intervalMs);
 }
 
+/** Until polls have found an id that the mint does not know, and for which it rejects batches. */
+const REJECTION_MS = 2_000;
+
 /** Without batches, a mint that a user chose gets two reads a second, a quarter of them for older quotes (ADR 37). */
-function getQueueMs({ switches, state }: SimulatedMint, intervalMs: number): number {
+function getQueueMs(mint: SimulatedMint, intervalMs: number): number {
+  const { switches, state, omitsFromBatches, forgottenCount } = mint;
   const readMs = intervalMs <= URGENT_MS ? 2_000 / 3 : 2_000;
-  const readsMs = switches.batchCheck === 'absent' ? state.quotes.byId.size * readMs : 0;
-  return readsMs + (switches.rateLimit === null ? 0 : RATE_LIMIT_MS);
+  const isReadAlone = switches.batchCheck === 'absent' || omitsFromBatches;
+  const readsMs = isReadAlone ? state.quotes.byId.size * readMs : 0;
+  const rejectionsMs = forgottenCount * REJECTION_MS;
+  return readsMs + rejectionsMs + (switches.rateLimit === null ? 0 : RATE_LIMIT_MS);
 }
 
 /** ADR 33: each twentieth of the age, and longer after the expiry. A paid quote: each thirtieth of the time since then. */

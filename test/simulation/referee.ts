@@ -232,7 +232,7 @@ export class Referee {
       this.report('settled stays true', quoteId);
     } else if (
       payment !== null &&
-      this.isCalm(payment.invoice.requestedAtMs) &&
+      this.isCalm(payment.paidAtMs) &&
       sentAtMs > payment.paidAtMs + getNoticeMs(payment, 'paid') &&
       !isForgotten(payment) &&
       !isBeingIssued(payment)
@@ -259,7 +259,9 @@ export class Referee {
   /** An invoice, as its payer received it. */
   checkInvoice({ recipient, mint, quoteId, requestedAtMs, receivedAtMs }: Invoice): void {
     const { truth } = this.#context;
-    const { mints, locks } = truth.listSettings(recipient.pubkey, requestedAtMs, receivedAtMs);
+    const delayMs = this.isCalm(requestedAtMs) ? SETTING_NOTICE_MS : MAX_SETTING_AGE_MS;
+    const { pubkey: owner } = recipient;
+    const { mints, locks } = truth.listSettings(owner, requestedAtMs, receivedAtMs, delayMs);
     const pubkey = mint.state.quotes.get(quoteId).pubkey;
     const isLockRight = pubkey === null || pubkey === `02${recipient.pubkey}`;
     if (!mints.includes(mint) || !locks.includes(pubkey !== null) || !isLockRight) {
@@ -273,7 +275,7 @@ export class Referee {
     if (truth.blockedPubkeys.has(pubkey)) {
       return;
     }
-    const { mints } = truth.listSettings(pubkey, sentAtMs, scheduler.nowMs);
+    const { mints } = truth.listSettings(pubkey, sentAtMs, scheduler.nowMs, MAX_SETTING_AGE_MS);
     if (this.isCalm(sentAtMs) && mints.every((mint) => mint?.switches.rateLimit === null)) {
       this.report('payers get invoices', text);
     }
@@ -292,6 +294,12 @@ export class Referee {
     return this.#sightings.get(quoteId)?.issuedAtMs != null;
   }
 }
+
+/** Until a notification has removed a setting from the caches of all processes. */
+const SETTING_NOTICE_MS = 500;
+
+/** Processes remember a recipient for five seconds if the notification is lost, and a change takes a moment. */
+const MAX_SETTING_AGE_MS = 6_000;
 
 function createSighting(): Sighting {
   return { paidAt: null, atMs: Number.POSITIVE_INFINITY, position: null, issuedAtMs: null };

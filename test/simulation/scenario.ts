@@ -32,11 +32,11 @@ export function chooseScenario(random: SeededRandom): Scenario {
     recipients: isLong ? 2 : random.pick([1, 2, 4, 8, 16]),
     payments: random.pick([10, 30, 60, 100]),
     arrivals: random.pick(['steady', 'bursts']),
-    sales: random.chance(0.33) ? random.integer(3, 12) : 0,
+    sales: random.chance(0.33) ? random.integer(3, 9) : 0,
     activeMs,
     expirySeconds: random.pick([null, null, 30, 120]),
     quoteRetentionMs: random.pick([null, null, 120_000]),
-    hasCalmPhase: random.chance(0.1),
+    hasCalmPhase: random.chance(0.3),
   };
 }
 

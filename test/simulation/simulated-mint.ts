@@ -46,6 +46,11 @@ export class SimulatedMint implements SimulatedHost {
   readonly state: TestMintState;
   actor: Actor;
   readonly swaps: ExecutedSwap[] = [];
+  /** Whether it deletes invoices that are never paid, and rejects batches with their ids. */
+  readonly forgetsUnpaid: boolean;
+  forgottenCount = 0;
+  /** Whether it leaves some ids out of its answers to batches. */
+  readonly omitsFromBatches: boolean;
   readonly #history: History;
   readonly #faults: FaultPlan;
   readonly #random: SeededRandom;
@@ -63,9 +68,8 @@ export class SimulatedMint implements SimulatedHost {
     if (faults.has('mint limits requests')) {
       this.switches.rateLimit = chooseRateLimit(random);
     }
-    if (faults.has('mint has a subscription gap')) {
-      this.switches.subscriptionGapMs = 300;
-    }
+    this.forgetsUnpaid = random.chance(0.2);
+    this.omitsFromBatches = random.chance(0.25);
     const kinds = Object.entries(MINT_FAULTS).filter(([kind]) => faults.has(kind as FaultKind));
     if (kinds.length > 0) {
       this.switches.chaos = { rates: Object.assign({}, ...kinds.map(([, rates]) => rates)) };
@@ -96,6 +100,10 @@ export class SimulatedMint implements SimulatedHost {
     const response = await executeRoute(state, route, decodeURIComponent(id), body, fault);
     if (path === '/v1/swap' && response.status === 200) {
       this.#recordSwap(body);
+    }
+    if (this.omitsFromBatches && path.endsWith('/check') && response.status === 200) {
+      const quotes: { quote: string }[] = JSON.parse(response.body);
+      response.body = JSON.stringify(quotes.filter(({ quote }) => !/[0-3]$/i.test(quote)));
     }
     if (!actor.isAlive) {
       return null;
@@ -136,6 +144,15 @@ export class SimulatedMint implements SimulatedHost {
     this.#history.add(this.actor, () => `receives ${quote.amountSat} sat for ${quote.id}`);
     quotes.setState(quote.id, 'PAID');
     return quotes.get(quote.id);
+  }
+
+  /** Call it for an invoice that is never paid. */
+  forget(quoteId: string): void {
+    if (this.forgetsUnpaid && this.actor.isAlive) {
+      this.#history.add(this.actor, () => `forgets ${quoteId}`);
+      this.state.quotes.delete(quoteId);
+      this.forgottenCount += 1;
+    }
   }
 
   /** A wallet mints the ecash of a paid quote. Returns whether it got it. */
@@ -220,6 +237,8 @@ function chooseSwitches(random: SeededRandom): Partial<TestMintSwitches> {
     batchCheck: random.pick(['advertised', 'advertised', 'unadvertised', 'absent']),
     maxBatchSize: random.pick([1000, 100]),
     hasWebSocket,
+    isWebSocketSilent: random.chance(0.2),
+    subscriptionGapMs: random.pick([0, 0, 0, 300]),
     quoteIdStyle: random.pick(['uuidv7', 'base64url']),
     expirySeconds: random.pick([3600, 3600, 600]),
     omitsExpiryAndPubkeyAfterCreation: random.chance(0.5),

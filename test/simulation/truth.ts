@@ -38,9 +38,6 @@ interface Setting {
   isLocking?: boolean;
 }
 
-/** Processes remember a recipient for five seconds, and a change takes a moment. */
-const SETTING_DELAY_MS = 6_000;
-
 export class Truth {
   readonly invoices: Invoice[] = [];
   /** What no log line may contain, besides quote ids. */
@@ -100,25 +97,33 @@ export class Truth {
     };
   }
 
-  /** The mints and locks that an invoice may have whose payer asked for it in this period. */
-  listSettings(pubkey: string, fromMs: number, untilMs: number) {
-    const mints = [this.#mints[0]];
-    const locks = [false];
-    for (const { mint, isLocking, requestedAtMs, confirmedAtMs } of this.#settingsByPubkey.get(
-      pubkey,
-    ) ?? []) {
-      if (requestedAtMs > untilMs) {
-        continue;
-      }
-      const isCertain = confirmedAtMs !== null && confirmedAtMs + SETTING_DELAY_MS < fromMs;
-      if (mint !== undefined) {
-        mints.splice(0, isCertain ? mints.length : 0, mint);
-      }
-      if (isLocking !== undefined) {
-        locks.splice(0, isCertain ? locks.length : 0, isLocking);
-      }
-    }
-    return { mints, locks };
+  /**
+   * The mints and locks that an invoice may have whose payer asked for it in this period.
+   *
+   * @param delayMs until all processes use a confirmed setting
+   */
+  listSettings(pubkey: string, fromMs: number, untilMs: number, delayMs: number) {
+    const requested = (this.#settingsByPubkey.get(pubkey) ?? []).filter(
+      ({ requestedAtMs }) => requestedAtMs <= untilMs,
+    );
+    const listPossible = <Value>(
+      initial: Value,
+      getValue: (setting: Setting) => Value | undefined,
+    ) => {
+      const settings = requested.filter((setting) => getValue(setting) !== undefined);
+      const lastCertain = settings.findLastIndex(
+        ({ confirmedAtMs }) => confirmedAtMs !== null && confirmedAtMs + delayMs < fromMs,
+      );
+      // A request without a response may be executed at any time.
+      const possible = settings.filter(
+        ({ confirmedAtMs }, index) => index >= lastCertain || confirmedAtMs === null,
+      );
+      return [...(lastCertain === -1 ? [initial] : []), ...possible.map(getValue)];
+    };
+    return {
+      mints: listPossible(this.#mints[0], ({ mint }) => mint),
+      locks: listPossible(false, ({ isLocking }) => isLocking),
+    };
   }
 }
 

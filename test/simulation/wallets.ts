@@ -42,15 +42,19 @@ export class Wallet {
     this.#usesSocket = ['npubcash-sdk', 'coco'].includes(kind) && random.chance(0.8);
   }
 
-  /** @param settings what the user has chosen in the wallet */
-  start(settings: { mint: SimulatedMint | null; isLocking: boolean }): void {
-    const { scheduler, random } = this.#world;
+  /** @param settings what the user chooses in the wallet */
+  start({ choosesMints, isLocking }: { choosesMints: boolean; isLocking: boolean }): void {
+    const { scheduler, random, mints } = this.#world;
     const sleep = (lowMs: number, highMs: number) => scheduler.sleep(random.between(lowMs, highMs));
     scheduler.start(this.actor, async () => {
       await sleep(0, 2_000);
-      for (let attempt = 0; attempt < 20 && !(await this.#saveSettings(settings)); attempt += 1) {
-        await sleep(5_000, 10_000);
-      }
+      do {
+        const settings = { mint: choosesMints ? random.pick(mints) : null, isLocking };
+        for (let attempt = 0; attempt < 20 && !(await this.#saveSettings(settings)); attempt += 1) {
+          await sleep(5_000, 10_000);
+        }
+        await scheduler.sleep(random.exponential(20_000));
+      } while (choosesMints);
     });
     scheduler.start(this.actor, async () => {
       await sleep(0, 2_000);

@@ -13,7 +13,7 @@ import {
 import { describeLogLine, FAULT, History } from './history.ts';
 import { NameSale } from './name-sale.ts';
 import { Operator } from './operator.ts';
-import { startPayer } from './payers.ts';
+import { payNow, startPayer } from './payers.ts';
 import { checkLeaks, checkLogLine, startProcessChecks } from './process-checks.ts';
 import { getKey, type NostrKey } from './recipients.ts';
 import { Referee } from './referee.ts';
@@ -195,10 +195,10 @@ export class World {
 
   #startWallets(): void {
     for (const wallet of this.wallets) {
-      // One wallet of a recipient chooses the mint.
+      // One wallet of a recipient chooses mints.
       const isFirst = this.wallets.find(({ key }) => key === wallet.key) === wallet;
-      const mint = isFirst && this.random.chance(0.5) ? this.random.pick(this.mints) : null;
-      wallet.start({ mint, isLocking: wallet.kind === 'cdk' });
+      const choosesMints = isFirst && this.random.chance(0.5);
+      wallet.start({ choosesMints, isLocking: wallet.kind === 'cdk' });
     }
   }
 
@@ -224,14 +224,22 @@ export class World {
     this.scheduler.schedule(30_000, () => this.#deleteOldQuotes(), WORLD);
   }
 
-  /** More payments, after each socket to a mint was tried again. They must be as prompt as without faults. */
+  /**
+   * More payments, also of old invoices, after each socket to a mint was tried again. They must be as prompt as without
+   * faults.
+   */
   async #runCalmPhase(): Promise<void> {
-    const { scheduler, random, scenario, referee, history } = this;
+    const { scheduler, random, scenario, referee, history, truth } = this;
     await scheduler.runUntil(scheduler.nowMs + CALM_AFTER_MS);
     history.add('world', () => 'calm begins');
     referee.calmSinceMs = scheduler.nowMs;
     const activeMs = random.pick([5_000, 60_000]);
     this.#startPayers(chooseArrivalsMs(random, { ...scenario, payments: 30, activeMs }));
+    for (const invoice of truth.invoices) {
+      if (invoice.payment === null && random.chance(0.3)) {
+        scheduler.schedule(random.between(0, activeMs), () => payNow(this, invoice), WORLD);
+      }
+    }
     await scheduler.runUntil(scheduler.nowMs + activeMs);
     await this.#recover();
   }

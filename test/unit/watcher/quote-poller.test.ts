@@ -258,24 +258,12 @@ describe('the end of a watch', () => {
 });
 
 describe('a mint that rejects batches', () => {
-  it.each([
-    ['one unknown id', ['id-3']],
-    ['several unknown ids', ['id-3', 'id-4', 'id-99', 'id-150']],
-  ])('with %s is still polled for the other quotes', async (_case, unknownIds) => {
+  it('gets ids that it does not know alone, and the others in batches, until it knows them', async () => {
+    const unknownIds = ['id-3', 'id-4', 'id-99', 'id-150'];
     mint.respondToBatch = (batch) => (batch.every((id) => mint.states.has(id)) ? null : REJECTED);
     watch(unknownIds, { isUnknown: true });
     watch(createQuoteIds(200).filter((id) => !unknownIds.includes(id)));
-    pay('id-2', 'id-151');
-    await poller.poll();
-    watch(['new']);
-    pay('new');
-    await poll(2 * SECOND_MS);
-    expect(reports.map(({ quoteId }) => quoteId)).toContain('new');
-    await poll(20 * SECOND_MS);
-    expect(reports.map(({ quoteId }) => quoteId).toSorted()).toEqual(['id-151', 'id-2', 'new']);
-
-    // From then on the unknown ids are read alone, and the known ids share batches.
-    await poll(MINUTE_MS);
+    await poll(80 * SECOND_MS);
     mint.forgetRequests();
     await poll(20 * SECOND_MS);
     expect(new Set(mint.reads)).toEqual(new Set(unknownIds));
@@ -335,15 +323,6 @@ describe('a mint that rejects batches', () => {
     expect(mint.batches).toHaveLength(1);
     expect(mint.reads).toHaveLength(16);
     expect(mint.reads.slice(0, 3).toSorted()).toEqual(createQuoteIds(3));
-  });
-
-  it('is asked alone for an id that it omits from batches', async () => {
-    mint.respondToBatch = (batch) => mint.find(batch.filter((id) => id !== 'id-2'));
-    watch(createQuoteIds(4), { isJustCreated: true });
-    pay('id-2');
-    await poll(15 * SECOND_MS);
-    expect(reports).toMatchObject([{ quoteId: 'id-2', state: 'PAID' }]);
-    expect(mint.reads).toEqual(['id-2']);
   });
 });
 
