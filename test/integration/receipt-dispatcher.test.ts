@@ -117,20 +117,6 @@ describe('the dispatcher', () => {
     const failed = database.db.selectFrom('relays').select('url').where('failures', '>', 0);
     expect((await failed.execute()).length).toBeLessThan(64);
   });
-
-  it('shares the outbox with other processes, and sends each receipt once', async () => {
-    const relays = await Promise.all(Array.from({ length: 4 }, () => startFakeRelay()));
-    const dispatchers = await Promise.all([createDispatcher(), createDispatcher()]);
-    await insertDueReceipts(100, ...relays);
-    for (const dispatcher of dispatchers) {
-      dispatcher.start();
-      dispatcher.wake([]);
-    }
-    for (const relay of relays) {
-      await waitForDeliveryCounts(relay.url, { accepted: 100 });
-      expect(new Set(relay.receiveCounts.values())).toEqual(new Set([1]));
-    }
-  });
 });
 
 async function createDispatcher(log = createLogger('silent')) {

@@ -17,6 +17,12 @@ export function expectPromptListing(world: World, payment: Payment): void {
   // The clocks of the processes may differ by some seconds.
   const sinceSeconds = toUnixSeconds(payment.paidAtMs) - 60;
   const check = async () => {
+    const dueAtMs = payment.paidAtMs + getNoticeMs(payment, 'paid');
+    if (scheduler.nowMs < dueAtMs) {
+      // Meanwhile, the mint has forgotten other quotes.
+      scheduler.schedule(dueAtMs - scheduler.nowMs, () => void check(), auditor.actor);
+      return;
+    }
     const page = await auditor.client.readPage(0, sinceSeconds);
     const isFound = page?.quotes.some(({ quoteId }) => quoteId === payment.quoteId);
     const mayBeOnNextPage = page !== null && page.total > page.quotes.length;

@@ -5,7 +5,7 @@ import path from 'node:path';
 import type { RateLimit } from '../../demo/test-mint/rate-limiter.ts';
 import type { World as SimulatedWorld } from './world.ts';
 
-// Prints how many invoices payers get from a mint that limits requests or is gone, without any other fault. Each line of
+// Prints how many invoices payers get from a mint that limits requests, without any other fault. Each line of
 // the output belongs to one scenario of `rate-limited-mint.test.ts`.
 
 export interface LimitScenario {
@@ -20,8 +20,6 @@ export interface LimitScenario {
   settlingMinutes: number;
   /** What changes in the meantime. */
   change?: { afterMinutes: number; limit: RateLimit | null };
-  /** The mint is gone in these minutes. An invoice is paid when it is back. */
-  outage?: { fromMinute: number; toMinute: number };
 }
 
 export interface LimitResult {
@@ -30,8 +28,6 @@ export interface LimitResult {
   servedShare: number;
   rejectionsPerMinute: number;
   longestGapSeconds: number;
-  /** Until the payment during the outage is settled. */
-  paymentDelaySeconds: number | null;
 }
 
 const { World } = await import('./world.ts');
@@ -79,24 +75,9 @@ async function measure(scenario: LimitScenario): Promise<LimitResult> {
       results.push({ requestedAtMs, invoiceAtMs: invoice === null ? null : scheduler.nowMs });
     });
   }
-  const { change, outage } = scenario;
-  let paymentDelayMs: number | null = null;
+  const { change } = scenario;
   if (change !== undefined) {
     at(change.afterMinutes, () => Object.assign(mint.switches, { rateLimit: change.limit }));
-  }
-  if (outage !== undefined) {
-    const invoice = requestInvoice(world, '198.18.200.1');
-    at(outage.fromMinute, () => mint.stop());
-    at(outage.toMinute, async () => {
-      mint.start();
-      const { pr, verifyPath } = (await invoice) ?? { pr: '', verifyPath: '' };
-      mint.pay(pr);
-      const paidAtMs = scheduler.nowMs;
-      while (!(await world.proxy.request({ path: verifyPath }, '198.18.200.1')).body.settled) {
-        await scheduler.sleep(500);
-      }
-      paymentDelayMs = scheduler.nowMs - paidAtMs;
-    });
   }
   await scheduler.runUntil(startMs + minutes * 60_000);
   world.close();
@@ -114,7 +95,6 @@ async function measure(scenario: LimitScenario): Promise<LimitResult> {
     rejectionsPerMinute:
       rejectionTimesMs.filter((atMs) => atMs >= measuredMs).length / measuredMinutes,
     longestGapSeconds: findLongestGap([measuredMs, ...times, scheduler.nowMs]) / 1_000,
-    paymentDelaySeconds: paymentDelayMs && paymentDelayMs / 1_000,
   };
 }
 
@@ -135,10 +115,10 @@ function createQuietWorld(seed: string, instances: number): SimulatedWorld {
 async function requestInvoice(
   { proxy, recipients }: SimulatedWorld,
   address: string,
-): Promise<{ pr: string; verifyPath: string } | null> {
+): Promise<string | null> {
   const path = `/.well-known/lnurlp/${recipients[0]?.npub}?amount=21000`;
   const { body } = await proxy.request({ path }, address);
-  return body.pr === undefined ? null : { pr: body.pr, verifyPath: new URL(body.verify).pathname };
+  return body.pr ?? null;
 }
 
 function findLongestGap(times: readonly number[]): number {

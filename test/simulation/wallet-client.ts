@@ -44,23 +44,11 @@ export class WalletClient {
     this.address = `192.0.2.${world.random.integer(1, 255)}`;
   }
 
-  /** Reads all pages with fixed offsets, as npubcash-sdk does. Returns null if a request fails. */
-  async readFixedPages(since: number | null): Promise<ListedPage[] | null> {
-    const pages: ListedPage[] = [];
-    for (let offset = 0; ; offset += 50) {
-      const page = await this.readPage(offset, since);
-      if (page === null) {
-        return null;
-      }
-      pages.push(page);
-      if (offset + 50 >= page.total) {
-        return pages;
-      }
-    }
-  }
-
-  /** Reads pages until one is empty, as cashu.me does. */
-  async readUntilEmpty(since: number | null): Promise<ListedPage[] | null> {
+  /**
+   * Reads all pages: with fixed offsets, as npubcash-sdk does, or until one is empty, as cashu.me does. Returns null if a
+   * request fails.
+   */
+  async readPages(since: number | null, { untilEmpty = false } = {}): Promise<ListedPage[] | null> {
     const pages: ListedPage[] = [];
     let offset = 0;
     for (;;) {
@@ -69,8 +57,8 @@ export class WalletClient {
         return null;
       }
       pages.push(page);
-      offset += page.quotes.length;
-      if (page.quotes.length === 0) {
+      offset += untilEmpty ? page.quotes.length : 50;
+      if (untilEmpty ? page.quotes.length === 0 : offset >= page.total) {
         return pages;
       }
     }

@@ -84,7 +84,7 @@ export class Wallet {
 
   /** Reads the whole list, as after an installation. */
   async readAll(): Promise<boolean> {
-    return (await this.client.readFixedPages(null)) !== null;
+    return (await this.client.readPages(null)) !== null;
   }
 
   async #syncUntilDone(): Promise<boolean> {
@@ -124,15 +124,15 @@ export class Wallet {
   async #readPages(): Promise<ListedPage[] | null> {
     switch (this.kind) {
       case 'npubcash-sdk':
-        return await this.client.readFixedPages(null);
+        return await this.client.readPages(null);
       case 'nutshell': {
         const page = await this.client.readPage(0, null);
         return page && [page];
       }
       case 'cashu.me':
-        return await this.client.readUntilEmpty(this.#since);
+        return await this.client.readPages(this.#since, { untilEmpty: true });
       default:
-        return await this.client.readFixedPages(this.#since);
+        return await this.client.readPages(this.#since);
     }
   }
 
