@@ -62,16 +62,6 @@ export const FAULT_KINDS = [
   'relay forgets sessions',
 ] as const;
 
-/** With these, a write may fail although a read works. */
-export const DATABASE_FAULTS: readonly FaultKind[] = [
-  'failed commit',
-  'lost answer to a commit',
-  'database gone',
-  'database read-only',
-  'disk full',
-  'power cuts',
-];
-
 /** What a process does between two awaits. Faults can be aimed at it, because few random times hit such moments. */
 export const PROCESS_STEPS = [
   'sends a request',

@@ -150,13 +150,10 @@ function checkUpdates(
     }
     return;
   }
-  // What the wallet did not find after it had connected must be announced. If lists may be late, that says nothing.
+  // What the wallet did not find after it had connected must be announced.
   const isNew =
     changedAtMs > authenticatedAtMs ||
-    (change === 'paid' &&
-      knownAtStart !== null &&
-      !knownAtStart.has(quoteId) &&
-      referee.areListsCurrent);
+    (change === 'paid' && knownAtStart !== null && !knownAtStart.has(quoteId));
   const isShown =
     change === 'paid'
       ? listedAtMs !== null && listedAtMs < scheduler.nowMs - 10_000

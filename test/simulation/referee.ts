@@ -1,8 +1,8 @@
 import type { FaultPlan } from './faults.ts';
-import { DATABASE_FAULTS } from './faults.ts';
 import type { History } from './history.ts';
 import { getNoticeMs } from './promises.ts';
 import type { Actor, Scheduler } from './scheduler.ts';
+import type { SimulatedDatabase } from './simulated-database.ts';
 import type { ClientRequest, ClientResponse } from './simulated-network.ts';
 import { type Invoice, isForgotten, type Payment, type Truth } from './truth.ts';
 import { toUnixSeconds } from './virtual-platform.ts';
@@ -18,8 +18,10 @@ export interface Violation {
 interface Sighting {
   /** Unix seconds. Null: only an update was seen. */
   paidAt: number | null;
-  /** From when on every list must contain it. */
-  atMs: number;
+  /** When a response first contained it. From then on, every list must. */
+  listedAtMs: number;
+  /** From when on a list must contain it because of an update. */
+  announcedAtMs: number;
   /** Its number among the payments of the recipient. */
   position: number | null;
   /** When a response first showed it as ISSUED. */
@@ -31,6 +33,7 @@ interface RefereeContext {
   history: History;
   truth: Truth;
   faults: FaultPlan;
+  database: SimulatedDatabase;
 }
 
 /** Compares what clients see with what really happened. */
@@ -43,25 +46,21 @@ export class Referee {
   /** The quote ids of each recipient by their positions. */
   readonly #positions = new Map<string, Map<number, string>>();
   readonly #settledAtMs = new Map<string, number>();
-  /** How late an announced payment may be in the list. */
-  readonly #listDelayMs: number;
   /** Since when nothing has failed, nor anything that failed had an effect. */
   calmSinceMs = Number.POSITIVE_INFINITY;
 
   constructor(context: RefereeContext) {
     this.#context = context;
-    // If the database cannot write, lists show only what they showed before. Processes with different clocks disagree
-    // about which second it is (ADR 40).
-    if (DATABASE_FAULTS.some((kind) => context.faults.has(kind))) {
-      this.#listDelayMs = Number.POSITIVE_INFINITY;
-    } else {
-      this.#listDelayMs = this.haveClockFaults ? 6_000 : 0;
-    }
   }
 
-  /** Whether a list shows everything that was announced before. */
-  get areListsCurrent(): boolean {
-    return this.#listDelayMs === 0;
+  /** Whether a list that is requested at this time, and read by now, shows everything that was announced before (ADR 40). */
+  isListCurrent(requestedAtMs: number): boolean {
+    return !this.haveClockFaults && !this.#mayWriteHaveFailed(requestedAtMs);
+  }
+
+  /** Then a list shows only what it showed before (ADR 40). */
+  #mayWriteHaveFailed(sinceMs: number): boolean {
+    return this.#context.database.lastFailureMs >= sinceMs;
   }
 
   get haveClockFaults(): boolean {
@@ -141,7 +140,11 @@ export class Referee {
   }
 
   #mustBeListed(quoteId: string, requestedAtMs: number): boolean {
-    return (this.#sightings.get(quoteId)?.atMs ?? Number.POSITIVE_INFINITY) < requestedAtMs;
+    const sighting = this.#sightings.get(quoteId) ?? createSighting();
+    return (
+      sighting.listedAtMs < requestedAtMs ||
+      (sighting.announcedAtMs < requestedAtMs && !this.#mayWriteHaveFailed(requestedAtMs))
+    );
   }
 
   /** The list only grows at its beginning, so a payment keeps its place, counted from the end. */
@@ -180,7 +183,7 @@ export class Referee {
       this.report('states go forward', `${quoteId} was ISSUED, and is ${state} again`);
     }
     sighting.paidAt = paidAt;
-    sighting.atMs = Math.min(sighting.atMs, nowMs);
+    sighting.listedAtMs = Math.min(sighting.listedAtMs, nowMs);
     return true;
   }
 
@@ -214,9 +217,10 @@ export class Referee {
       this.report('updates only if paid', `${pubkey} got an update of ${quoteId}`);
       return;
     }
-    // From now on, every list must contain it.
     const sighting = this.#sightings.getOrInsertComputed(quoteId, createSighting);
-    sighting.atMs = Math.min(sighting.atMs, scheduler.nowMs + this.#listDelayMs);
+    // Processes with different clocks disagree about which second it is (ADR 40).
+    const delayMs = this.haveClockFaults ? 6_000 : 0;
+    sighting.announcedAtMs = Math.min(sighting.announcedAtMs, scheduler.nowMs + delayMs);
   }
 
   /** @param sentAtMs when the client sent the request */
@@ -302,7 +306,14 @@ const SETTING_NOTICE_MS = 500;
 const MAX_SETTING_AGE_MS = 6_000;
 
 function createSighting(): Sighting {
-  return { paidAt: null, atMs: Number.POSITIVE_INFINITY, position: null, issuedAtMs: null };
+  const never = Number.POSITIVE_INFINITY;
+  return {
+    paidAt: null,
+    listedAtMs: never,
+    announcedAtMs: never,
+    position: null,
+    issuedAtMs: null,
+  };
 }
 
 /** `settled` is true for PAID and ISSUED only. So it is false from when the mint reports PENDING until it is known to be issued. */

@@ -56,6 +56,8 @@ export class SimulatedDatabase {
   readonly clock = new MachineClock();
   /** Incremented when the server ends all connections. */
   generation = 0;
+  /** When a query of a process last failed, or found no connection. */
+  lastFailureMs = Number.NEGATIVE_INFINITY;
 
   constructor(context: DatabaseContext) {
     this.#context = context;
@@ -266,6 +268,7 @@ class ConnectionPool {
     const deadlineMs = Math.max((this.#failedAtMs ?? 0) + 5_000, scheduler.nowMs + 1_000);
     while (this.#failedAtMs !== null) {
       if (scheduler.nowMs >= deadlineMs) {
+        this.#database.lastFailureMs = scheduler.nowMs;
         throw unavailable('no connection to the database');
       }
       await scheduler.sleep(50);
@@ -467,6 +470,7 @@ class Session implements DatabaseConnection {
 
   /** Breaks this connection. Also the rollback that follows finds it broken, and nothing else can be done with it. */
   #fail(reason: string): never {
+    this.#database.lastFailureMs = this.#context.scheduler.nowMs;
     this.#isCommitting = false;
     this.abandon();
     throw unavailable(reason);

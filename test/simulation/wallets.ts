@@ -199,7 +199,10 @@ export class Wallet {
   }
 
   async #syncAtStart(session: SocketSession): Promise<void> {
-    if (await this.sync()) {
+    const { scheduler, referee } = this.#world;
+    const startedAtMs = scheduler.nowMs;
+    // A list that may be late does not show what will be announced.
+    if ((await this.sync()) && referee.isListCurrent(startedAtMs)) {
       session.knownAtStart = new Set(this.known.keys());
     }
   }

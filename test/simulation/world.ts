@@ -114,7 +114,7 @@ export class World {
       return mint;
     });
     this.truth = new Truth(scheduler, this.mints);
-    this.referee = new Referee({ ...parts, truth: this.truth });
+    this.referee = new Referee({ ...parts, database: this.database, truth: this.truth });
     const zapRandom = this.random.fork('zaps');
     this.relays = Array.from({ length: scenario.relays }, (_, index) => {
       const host = `relay-${index + 1}.example`;
