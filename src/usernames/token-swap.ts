@@ -95,9 +95,12 @@ export async function sendSwap(
       return toSwapResult(proofs, plan, 'the mint sent wrong signatures');
     }
     case 'rejected':
-      return confirmRejection(context, swap, response.reason);
-    case 'rate_limited':
-      return { outcome: 'not_processed', reason: describeFailure(response) };
+      // The mint never signs an invalid input.
+      return response.reason === 'invalid' ? response : confirmRejection(context, swap, response);
+    case 'rate_limited': {
+      const rejection = { outcome: 'not_processed', reason: describeFailure(response) } as const;
+      return confirmRejection(context, swap, rejection);
+    }
     case 'unavailable': {
       const outcome = response.isUnsent ? 'not_processed' : 'unknown';
       return { outcome, reason: describeFailure(response) };
@@ -105,17 +108,13 @@ export async function sendSwap(
   }
 }
 
-/** Checks whether a rejected swap is nevertheless done, for example because a proxy sent the request twice. */
+/** Checks whether a rejected swap is nevertheless pending or done: a proxy may have sent it twice (ADR 10). */
 async function confirmRejection(
   context: SwapContext,
   swap: Swap,
-  reason: SwapRejectionReason,
+  rejection: SwapResult,
 ): Promise<SwapResult> {
-  // No check is needed: the mint never signs an invalid input, and the caller repeats a swap with an outdated plan once.
-  if (reason === 'invalid' || OUTDATED_PLAN_REASONS.includes(reason)) {
-    return { outcome: 'rejected', reason };
-  }
-  return (await findSwapResult(context, swap)) ?? { outcome: 'rejected', reason };
+  return (await findSwapResult(context, swap)) ?? rejection;
 }
 
 /** Finds out whether the mint has executed a swap, without sending it. Returns null if all inputs are unspent. */

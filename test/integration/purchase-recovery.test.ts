@@ -6,8 +6,9 @@ import { TestMint } from '../../demo/test-mint.ts';
 import { MintRateLimiter } from '../../src/mints/mint-rate-limiter.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { startService } from '../../src/service.ts';
-import { resumeDuePurchases } from '../../src/usernames/purchase.ts';
+import { type PurchaseContext, resumeDuePurchases } from '../../src/usernames/purchase.ts';
 import { openProof, Sealer } from '../../src/usernames/sealer.ts';
+import { type Swap, sendSwap } from '../../src/usernames/token-swap.ts';
 import { createPurchaseContext } from '../../src/usernames/usernames-module.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import { eventually } from '../helpers/eventually.ts';
@@ -159,6 +160,28 @@ describe('a purchase', () => {
     await spending;
   });
 
+  it.each([
+    ['with 429', () => mint.rateLimitNext('POST /v1/swap')],
+    ['as expired', () => mint.expireNextSwaps(2)],
+  ])(
+    'is completed if a proxy sends its swap twice, and the mint rejects one copy %s',
+    async (_, rejectNextSwap) => {
+      const rejectedSwap = mint.holdNext('POST /v1/swap', 'before');
+      const { token, status } = await beginPurchase(rejectedSwap);
+      const executedSwap = mint.holdNext('POST /v1/swap', 'during');
+      const copy = sendCopyOfSwap();
+      await executedSwap.reached;
+      rejectNextSwap();
+      rejectedSwap.release();
+      expect(await status).toBe(503);
+      executedSwap.release();
+      await copy;
+      clock.advance(MAX_BACKOFF_MS);
+      await createRecoveryJob().run();
+      await expectSoldOnce(token);
+    },
+  );
+
   it('fails if the mint reports the token as spent elsewhere when no request can be in transit', async () => {
     const hold = mint.holdNext('POST /v1/swap', 'before');
     const { token, proofs } = await abandonPurchase(hold);
@@ -289,6 +312,11 @@ async function startProcess(): Promise<string> {
 }
 
 function createRecoveryJob(env: Record<string, string> = {}): { run: () => Promise<void> } {
+  const context = createContext(env);
+  return { run: () => resumeDuePurchases(context) };
+}
+
+function createContext(env: Record<string, string> = {}): PurchaseContext {
   const fetch = new GuardedFetch({ allowPrivateNetworks: true });
   cleanups.push(() => fetch.close());
   const { log } = logs;
@@ -307,7 +335,21 @@ function createRecoveryJob(env: Record<string, string> = {}): { run: () => Promi
   if (context === null) {
     throw new Error('no treasury secret');
   }
-  return { run: () => resumeDuePurchases(context) };
+  return context;
+}
+
+/** Sends the same request as the process that has begun the purchase. */
+async function sendCopyOfSwap(): Promise<void> {
+  const context = createContext();
+  const { id, sealed_proofs, outputs } = await database.db
+    .selectFrom('username_purchases')
+    .select(['id', 'sealed_proofs', 'outputs'])
+    .executeTakeFirstOrThrow();
+  const inputs = (await context.sealer.open(
+    `purchase ${id}`,
+    String(sealed_proofs),
+  )) as Swap['inputs'];
+  await sendSwap(context, { id, mintUrl: mint.url, inputs, outputPlans: JSON.parse(outputs) });
 }
 
 function createConfig(env: Record<string, string> = {}) {
