@@ -81,9 +81,9 @@ export class ServiceInstance {
     const stopping = async () => {
       await service?.stop();
       const seconds = (scheduler.nowMs - startedAtMs) / 1_000;
-      history.add(actor, () => `has stopped in ${seconds} s`);
+      history.add(actor, () => `has stopped in ${seconds.toFixed(3)} s`);
       if (seconds * 1_000 > MAX_STOP_MS && actor.pausedUntilMs < startedAtMs) {
-        referee.report('a stop ends in time', `${actor.name} took ${seconds} s`);
+        referee.report('a stop ends in time', `${actor.name} took ${seconds.toFixed(3)} s`);
       }
       if (endsProcess) {
         actor.die();
