@@ -122,6 +122,10 @@ describe('nutpost doctor while the service runs', () => {
     expect(await findIssues({ ...envWithLimitedMint, DEFAULT_LOCK_QUOTES: 'true' })).toContain(
       'problem mint.locking',
     );
+    const user = new RecipientClient(origin);
+    await user.send('PATCH', '/api/v2/user/lock', { lockQuotes: true });
+    expect(await findIssues(envWithLimitedMint)).toContain('problem mint.locking');
+    await user.send('PATCH', '/api/v2/user/lock', { lockQuotes: false });
     for (const url of [UNUSED_ORIGIN, `${service.url}/nowhere`]) {
       expect(await findIssues({ ...env, DEFAULT_MINT_URL: url })).toContain(
         'problem mint.reachable',

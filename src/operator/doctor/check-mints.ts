@@ -7,13 +7,15 @@ import type { ExpiringEcash } from '../../usernames/treasury-store.ts';
 import { formatCount, formatExpiry, formatNumber } from '../format.ts';
 import { type Finding, getUnreachableAdvice, ok, problem, warning } from './finding.ts';
 
+/** @param lockingUserCount the users of the default mint who lock their quotes */
 export async function checkMints(
   config: Config,
   mintPolicy: MintPolicy,
   client: MintClient,
+  lockingUserCount: number,
 ): Promise<Finding[]> {
   const checks = mintPolicy.operatorMints.map((url) =>
-    Array.fromAsync(checkMint(url, config, client)),
+    Array.fromAsync(checkMint(url, config, client, lockingUserCount)),
   );
   return (await Promise.all(checks)).flat();
 }
@@ -22,13 +24,14 @@ async function* checkMint(
   mintUrl: string,
   config: Config,
   client: MintClient,
+  lockingUserCount: number,
 ): AsyncGenerator<Finding> {
   const response = await client.readInfo(mintUrl);
   switch (response.outcome) {
     case 'found':
       yield ok('mint.reachable', `${mintUrl} responds`);
       if (mintUrl === config.defaultMintUrl) {
-        yield* checkDefaultMint(mintUrl, response.info, config);
+        yield* checkDefaultMint(mintUrl, response.info, config, lockingUserCount);
       }
       if ((config.usernames.priceSat ?? 0) > 0 && mintUrl === config.usernames.mintUrl) {
         yield response.info.supportsRestore
@@ -67,6 +70,7 @@ function* checkDefaultMint(
   mintUrl: string,
   info: MintInfo,
   { minSendableMsat, maxSendableMsat, defaultLockQuotes }: Config,
+  lockingUserCount: number,
 ): Generator<Finding> {
   if (!info.supportsBolt11Sat) {
     yield problem(
@@ -97,6 +101,12 @@ function* checkDefaultMint(
       'mint.locking',
       `${mintUrl} cannot lock quotes to keys (NUT-20), but DEFAULT_LOCK_QUOTES=true: no user can be paid`,
       'Set DEFAULT_LOCK_QUOTES=false, or choose another mint.',
+    );
+  } else if (lockingUserCount > 0) {
+    yield problem(
+      'mint.locking',
+      `${mintUrl} cannot lock quotes to keys (NUT-20), but ${formatCount(lockingUserCount, 'user')} of the default mint lock their quotes: nobody can pay them`,
+      'Choose another DEFAULT_MINT_URL, or ask these users to choose a mint or to turn locking off.',
     );
   } else {
     yield warning(

@@ -85,11 +85,19 @@ async function readServiceState(db: Db) {
     .select('untrusted_proxy')
     .where('lease_expires_at', '>', databaseNow(db))
     .execute();
+  const locking = await db
+    .selectFrom('users')
+    .select((eb) => eb.fn.countAll<number>().as('count'))
+    .where('mint_url', 'is', null)
+    .where('lock_quotes', '=', 1)
+    .executeTakeFirstOrThrow();
   const failing = new Set(await listFailingMints(db));
   const watchedMints = (await listWatchedMints(db)).map(({ mintUrl }) => mintUrl);
   return {
     runningProcessCount: running.length,
     untrustedProxies: new Set(running.flatMap(({ untrusted_proxy }) => untrusted_proxy ?? [])),
+    /** Those who lock their quotes and have chosen no mint. */
+    lockingUserCount: Number(locking.count),
     /** First those that did not answer their last poll. */
     watchedMints: watchedMints.toSorted((a, b) => Number(failing.has(b)) - Number(failing.has(a))),
     expiringEcash: await listExpiringEcash(db, Date.now() + EXPIRY_WARNING_MS),
