@@ -124,9 +124,14 @@ export class FaultPlan {
     if (!random.chance(Math.min(rate * factor, 0.9))) {
       return false;
     }
+    this.record(kind);
+    return true;
+  }
+
+  /** Counts a fault that happens for another reason than chance. */
+  record(kind: FaultKind): void {
     this.#onFault(kind);
     this.counts.set(kind, (this.counts.get(kind) ?? 0) + 1);
-    return true;
   }
 
   /** Calls `strike` when processes have taken so many more of these steps. Replaces an earlier aim. */

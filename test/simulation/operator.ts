@@ -44,6 +44,7 @@ export class Operator {
       () => this.#trace(),
       () => this.#moveAway(),
       () => this.#reserveName(),
+      () => this.#changeDefaultMint(),
     ]) {
       repeat(act);
     }
@@ -89,6 +90,35 @@ export class Operator {
         referee.report('commands work', `${name} is ${availability} after ${action}`);
       }
     }
+  }
+
+  /** Restarts one process after the other with another default mint: one that can lock quotes, as `doctor` demands. */
+  async #changeDefaultMint(): Promise<void> {
+    const { scheduler, random, faults, mints, instances, env, truth, history } = this.#world;
+    const locking = mints.filter(({ switches }) => switches.supportsLocking);
+    if (locking.length === 0 || !faults.choose('restarts', 0.5)) {
+      return;
+    }
+    const mint = random.pick(locking);
+    const chosenAtMs = scheduler.nowMs;
+    history.add(this.#actor, () => `chooses ${mint.url} as the default mint`);
+    env.DEFAULT_MINT_URL = mint.url;
+    const confirm = truth.addDefaultMint(mint, chosenAtMs);
+    for (const instance of instances) {
+      const isChanged = () => instance.startedAtMs > chosenAtMs && instance.isServing;
+      while (!isChanged()) {
+        if (faults.isOver) {
+          // An operator who is interrupted: the other processes keep the old mint, so both stay possible.
+          return;
+        }
+        if (instance.isServing) {
+          await instance.stop();
+          this.#world.startInstance(instance);
+        }
+        await scheduler.sleep(1_000);
+      }
+    }
+    confirm(scheduler.nowMs);
   }
 
   /** A trace may lack the latest change, but must not contradict what has happened. */

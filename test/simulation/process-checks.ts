@@ -1,3 +1,4 @@
+import { collectGarbage, findKeptKeys } from './collections.ts';
 import { type Actor, WORLD } from './scheduler.ts';
 import type { ServiceInstance } from './service-instance.ts';
 import type { World } from './world.ts';
@@ -137,6 +138,11 @@ export async function checkLeaks(world: World): Promise<void> {
   for (const { actor } of [...wallets, ...auditors]) {
     actor.die();
   }
+  // A socket to a mint keeps the ids of all quotes that were subscribed on it.
+  for (const mint of world.mints) {
+    mint.stop();
+    mint.start();
+  }
   // Until the service finds out that the sockets of these clients are dead.
   await scheduler.runUntil(scheduler.nowMs + QUIET_MS);
   const samples: Map<string, number>[] = [];
@@ -159,7 +165,7 @@ export async function checkLeaks(world: World): Promise<void> {
   for (const instance of serving) {
     checkReadiness(world, instance);
   }
-  await scheduler.runUntil(scheduler.nowMs + 1_000);
+  await checkCollections(world, serving);
   for (const instance of serving) {
     void instance.stop({ endsProcess: false });
   }
@@ -177,6 +183,27 @@ export async function checkLeaks(world: World): Promise<void> {
       );
     }
     actor.die();
+  }
+}
+
+/** Once a payment is listed as finished, no process keeps it. */
+async function checkCollections(world: World, serving: readonly ServiceInstance[]): Promise<void> {
+  const { scheduler, referee } = world;
+  const find = ({ actor }: ServiceInstance) =>
+    findKeptKeys(actor, (key) => referee.isListedAsIssued(key));
+  const suspects = serving.filter((instance) => find(instance).length > 0);
+  await scheduler.runUntil(scheduler.nowMs + 1_000);
+  if (suspects.length > 0) {
+    collectGarbage();
+  }
+  for (const instance of suspects) {
+    const keys = find(instance);
+    if (keys.length > 0) {
+      referee.report(
+        'nothing leaks',
+        `${instance.actor.name} keeps ${keys.slice(0, 3).join(', ')}`,
+      );
+    }
   }
 }
 

@@ -19,6 +19,8 @@ export class ServiceInstance {
   app: FastifyInstance | null = null;
   #service: Service | null = null;
   #starts = 0;
+  /** When its latest process started. */
+  startedAtMs = 0;
   readonly clock = new MachineClock();
 
   constructor(name: string, world: World) {
@@ -35,12 +37,14 @@ export class ServiceInstance {
   start(database: SimulatedDatabase, network: SimulatedNetwork): void {
     const { scheduler, history, env } = this.#world;
     this.#starts += 1;
+    this.startedAtMs = scheduler.nowMs;
     const actor = new Actor(`${this.name}#${this.#starts}`, this.clock);
     this.actor = actor;
     history.add(actor, () => 'starts');
+    const config = readConfig(env);
     const starting = async () => {
       try {
-        const service = await startService(readConfig(env), {
+        const service = await startService(config, {
           clock: () => wallClockMs(this.clock),
           log: createLogger('info', { write: (line) => this.#world.handleLogLine(actor, line) }),
           database: await database.open(actor),

@@ -98,6 +98,9 @@ export class SimulatedMint implements SimulatedHost {
       this.#holdSwap();
     }
     const response = await executeRoute(state, route, decodeURIComponent(id), body, fault);
+    if (response.status === 429 && switches.rateLimit !== null) {
+      this.#faults.record('mint limits requests');
+    }
     if (path === '/v1/swap' && response.status === 200) {
       this.#recordSwap(body);
     }
@@ -119,9 +122,14 @@ export class SimulatedMint implements SimulatedHost {
     }
     const isRead = path.startsWith('/v1/mint/quote/bolt11/');
     if (isRead && this.#faults.choose('mint reports impossible states', 0.02)) {
-      response.body = response.body
-        .replaceAll(/"state":"(?:PAID|ISSUED)"/g, '"state":"UNPAID"')
-        .replaceAll(/"amount_(paid|issued)":\d+/g, '"amount_$1":0');
+      // As if it had forgotten the payment, or only that it has issued the ecash.
+      response.body = this.#random.chance(0.5)
+        ? response.body
+            .replaceAll(/"state":"(?:PAID|ISSUED)"/g, '"state":"UNPAID"')
+            .replaceAll(/"amount_(paid|issued)":\d+/g, '"amount_$1":0')
+        : response.body
+            .replaceAll('"state":"ISSUED"', '"state":"PAID"')
+            .replaceAll(/"amount_issued":\d+/g, '"amount_issued":0');
     }
     return response;
   }
@@ -182,6 +190,7 @@ export class SimulatedMint implements SimulatedHost {
 
   /** Issues with new keys from now on. They may have another fee, and expire soon. */
   rotateKeyset(): void {
+    this.#faults.record('mint rotates keysets');
     const random = this.#random;
     const expiresInSeconds = random.pick([null, random.exponential(300), 40 * 86_400]);
     this.#hasExpiringKeyset = expiresInSeconds !== null;

@@ -142,9 +142,7 @@ export class SimulatedNetwork {
     socket.onReceive = (text) => this.onSend(actor, url, text);
     const isRefused = host === undefined || !host.actor.isAlive;
     if (isRefused || faults.choose('refused sockets', 0.1)) {
-      scheduler.schedule(this.#delayMs(), () =>
-        socket.client.end({ reason: 'connection refused', status: null }),
-      );
+      scheduler.schedule(this.#delayMs(), () => socket.refuse());
       return socket.client;
     }
     const accept = () => {
@@ -227,6 +225,11 @@ export class HostSocket extends EventEmitter<{ message: [string]; close: []; err
       history.add(this.serviceActor, () => `receives from ${this.hostName}: ${text}`);
       this.client.handleMessage(text);
     });
+  }
+
+  refuse(): void {
+    this.client.end({ reason: 'connection refused', status: null });
+    this.#closeHostEnd();
   }
 
   terminate(): void {

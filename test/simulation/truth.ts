@@ -38,6 +38,9 @@ interface Setting {
   isLocking?: boolean;
 }
 
+/** Null: not confirmed yet, so that it may become valid at any time. */
+type Requested<T> = T & { confirmedAtMs: number | null };
+
 export class Truth {
   readonly invoices: Invoice[] = [];
   /** What no log line may contain, besides quote ids. */
@@ -46,10 +49,12 @@ export class Truth {
   readonly blockedPubkeys = new Set<string>();
   readonly paymentsByQuoteId = new Map<string, Payment>();
   readonly paymentsByPubkey = new Map<string, Payment[]>();
-  readonly #settingsByPubkey = new Map<string, (Setting & { confirmedAtMs: number | null })[]>();
+  readonly #settingsByPubkey = new Map<string, Requested<Setting>[]>();
+  /** The default mints after the first, in the order in which the operator chose them. */
+  readonly #defaults: Requested<Setting>[] = [];
   readonly #mints: readonly SimulatedMint[];
 
-  /** @param mints the default mint first */
+  /** @param mints the first default mint first */
   constructor(scheduler: Scheduler, mints: readonly SimulatedMint[]) {
     this.#mints = mints;
     for (const mint of mints) {
@@ -90,11 +95,15 @@ export class Truth {
 
   /** Records that a wallet requests a setting. @returns a function to call when the service has confirmed it */
   addSetting(pubkey: string, setting: Setting): (confirmedAtMs: number) => void {
-    const added = { ...setting, confirmedAtMs: null as number | null };
-    this.#settingsByPubkey.getOrInsertComputed(pubkey, () => []).push(added);
-    return (confirmedAtMs) => {
-      added.confirmedAtMs = confirmedAtMs;
-    };
+    return addRequested(
+      this.#settingsByPubkey.getOrInsertComputed(pubkey, () => []),
+      setting,
+    );
+  }
+
+  /** Records that the operator chooses a default mint. @returns a function to call when all processes use it */
+  addDefaultMint(mint: SimulatedMint, requestedAtMs: number): (confirmedAtMs: number) => void {
+    return addRequested(this.#defaults, { mint, requestedAtMs });
   }
 
   /**
@@ -103,14 +112,14 @@ export class Truth {
    * @param delayMs until all processes use a confirmed setting
    */
   listSettings(pubkey: string, fromMs: number, untilMs: number, delayMs: number) {
-    const requested = (this.#settingsByPubkey.get(pubkey) ?? []).filter(
-      ({ requestedAtMs }) => requestedAtMs <= untilMs,
-    );
     const listPossible = <Value>(
-      initial: Value,
+      initial: readonly Value[],
+      all: readonly Requested<Setting>[],
       getValue: (setting: Setting) => Value | undefined,
     ) => {
-      const settings = requested.filter((setting) => getValue(setting) !== undefined);
+      const settings = all.filter(
+        (setting) => setting.requestedAtMs <= untilMs && getValue(setting) !== undefined,
+      );
       const lastCertain = settings.findLastIndex(
         ({ confirmedAtMs }) => confirmedAtMs !== null && confirmedAtMs + delayMs < fromMs,
       );
@@ -118,13 +127,23 @@ export class Truth {
       const possible = settings.filter(
         ({ confirmedAtMs }, index) => index >= lastCertain || confirmedAtMs === null,
       );
-      return [...(lastCertain === -1 ? [initial] : []), ...possible.map(getValue)];
+      return [...(lastCertain === -1 ? initial : []), ...possible.map(getValue)];
     };
+    const chosen = this.#settingsByPubkey.get(pubkey) ?? [];
+    const getMint = ({ mint }: Setting) => mint;
     return {
-      mints: listPossible(this.#mints[0], ({ mint }) => mint),
-      locks: listPossible(false, ({ isLocking }) => isLocking),
+      mints: listPossible(listPossible([this.#mints[0]], this.#defaults, getMint), chosen, getMint),
+      locks: listPossible([false], chosen, ({ isLocking }) => isLocking),
     };
   }
+}
+
+function addRequested<T>(list: Requested<T>[], value: T): (confirmedAtMs: number) => void {
+  const added = { ...value, confirmedAtMs: null as number | null };
+  list.push(added);
+  return (confirmedAtMs) => {
+    added.confirmedAtMs = confirmedAtMs;
+  };
 }
 
 /** Whether the mint has deleted the quote, so that the service can no longer find out about the payment. */

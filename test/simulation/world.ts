@@ -1,6 +1,6 @@
 import path from 'node:path';
 import { SeededRandom } from '../../demo/test-mint/seeded-random.ts';
-import type { EnvironmentVariables } from '../../src/config.ts';
+import { forgetCollections } from './collections.ts';
 import { endFaults, startFaults } from './fault-driver.ts';
 import { type FaultKind, FaultPlan } from './faults.ts';
 import {
@@ -75,7 +75,8 @@ export class World {
   readonly auditors: readonly Wallet[];
   /** Null: the service sells no names. */
   readonly sale: NameSale | null;
-  readonly env: EnvironmentVariables;
+  /** The settings of the next process that starts. */
+  readonly env: Record<string, string | undefined>;
   failedInvoices = 0;
   #endChecks = () => {};
   #payerCount = 0;
@@ -86,6 +87,7 @@ export class World {
     this.random = new SeededRandom(seed);
     platform.scheduler = this.scheduler;
     platform.random = this.random.fork('platform');
+    forgetCollections();
     this.scheduler.stopAtMs = options.untilMs ?? Number.POSITIVE_INFINITY;
     this.history = new History(this.scheduler, options.isRecording);
     const isAllowed = (kind: FaultKind) =>
