@@ -2,6 +2,8 @@ import { afterAll, expect, test, vi } from 'vitest';
 import { readPlantedFaults } from '../simulation/planted-faults.ts';
 import { SEED_PROCESS_RULE, SeedProcess } from '../simulation/seed-process.ts';
 
+const PLANTED_FAULTS = readPlantedFaults();
+
 const MAX_SEEDS = 300;
 
 // A seed takes a second.
@@ -9,7 +11,16 @@ vi.setConfig({ testTimeout: 900_000 });
 
 const found: { name: string; rule: string; seed: number; tried: number }[] = [];
 
-test.concurrent.for(readPlantedFaults())('finds: $name', async ({ name, seed: likelySeed }) => {
+// It takes longest, so it begins first.
+test.concurrent('finds nothing in the listed seeds without a planted fault', async () => {
+  const seedProcess = new SeedProcess([]);
+  for (const seed of new Set(PLANTED_FAULTS.map((fault) => fault.seed))) {
+    expect(await findBrokenRule(seedProcess, seed)).toBeNull();
+  }
+  seedProcess.stop();
+});
+
+test.concurrent.for(PLANTED_FAULTS)('finds: $name', async ({ name, seed: likelySeed }) => {
   const seedProcess = new SeedProcess(['--planted', name]);
   const seeds = new Set([
     likelySeed,
@@ -19,7 +30,9 @@ test.concurrent.for(readPlantedFaults())('finds: $name', async ({ name, seed: li
   for (const seed of seeds) {
     tried += 1;
     const rule = await findBrokenRule(seedProcess, seed);
-    if (rule !== null) {
+    // The test above has run the likely seeds.
+    const isFound = rule !== null && (seed === likelySeed || (await isCleanWithoutFault(seed)));
+    if (isFound) {
       found.push({ name, rule, seed, tried });
       break;
     }
@@ -28,20 +41,19 @@ test.concurrent.for(readPlantedFaults())('finds: $name', async ({ name, seed: li
   expect(found).toContainEqual(expect.objectContaining({ name }));
 });
 
-test('finds nothing in the same seeds without a planted fault', async () => {
-  const seedProcess = new SeedProcess([]);
-  for (const seed of new Set(found.map((each) => each.seed))) {
-    expect(await findBrokenRule(seedProcess, seed)).toBeNull();
-  }
-  seedProcess.stop();
-});
-
 afterAll(() => {
   const lines = found.map(
     ({ name, rule, seed, tried }) => `${name} -> ${rule}, seed ${seed} (${tried} tried)`,
   );
   console.log(lines.sort().join('\n'));
 });
+
+async function isCleanWithoutFault(seed: number): Promise<boolean> {
+  const seedProcess = new SeedProcess([]);
+  const rule = await findBrokenRule(seedProcess, seed);
+  seedProcess.stop();
+  return rule === null;
+}
 
 async function findBrokenRule(seedProcess: SeedProcess, seed: number): Promise<string | null> {
   const { violations } = await seedProcess.run({

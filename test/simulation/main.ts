@@ -38,7 +38,7 @@ const BUSY: Scenario = {
   mints: 5,
   relays: 0,
   recipients: 100,
-  payments: 5_000,
+  payments: 2_000,
   arrivals: 'steady',
   sales: 0,
   activeMs: 100_000,

@@ -50,6 +50,8 @@ export class SeedProcess {
       const file = path.join(import.meta.dirname, 'run-seeds.ts');
       this.#child = fork(file, this.#programArguments, {
         stdio: ['ignore', 'inherit', 'pipe', 'ipc'],
+        // With more space for new objects, a seed takes a quarter less time.
+        execArgv: ['--no-deprecation', '--max-semi-space-size=32'],
       });
       this.#errors = '';
       this.#child.stderr?.on('data', (data) => {
