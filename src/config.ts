@@ -58,6 +58,7 @@ function buildConfig(read: ReadSetting) {
     siteName: read('SITE_NAME', textSetting(40).default('nutpost')),
     logoFile: read('SITE_LOGO', z.string().nullable().default(null)),
     accentColor: read('SITE_ACCENT_COLOR', colorSetting.default('#a34b0c')),
+    links: read('SITE_LINKS', listSetting(parseSiteLink, SITE_LINK_PROBLEM).default([])),
     /** Remote signers connect through it (NIP-46). */
     signerRelay: read('SIGNER_RELAY', relayUrlSetting.default('wss://relay.nsec.app')),
   };
@@ -169,6 +170,9 @@ const SECRET_KEY_PROBLEM = 'must be a Nostr secret key: nsec1..., or 64 hexadeci
 const MINT_URL_PROBLEM =
   'must be an https:// URL without user, query or fragment, on port 443 or from 1024 on' +
   ' (http:// needs ALLOW_PRIVATE_NETWORKS=true)';
+
+const SITE_LINK_PROBLEM =
+  'must be a label of up to 40 characters and an https: or mailto: URL or a path, such as Terms=/terms';
 
 const RELAY_URL_PROBLEM =
   'must be a wss:// URL of a public host without user, on port 443 or from 1024 on' +
@@ -285,23 +289,25 @@ const parsedSetting = (parse: (text: string) => string | null, problem: string) 
   });
 
 /** Like {@link parsedSetting}, for each entry of a comma-separated list. Omits repeated values. */
-const listSetting = (parse: (entry: string) => string | null, problem: string) =>
+const listSetting = <Value>(parse: (entry: string) => Value | null, problem: string) =>
   z.string().transform((text, context) => {
     const entries = text
       .split(',')
       .map((entry) => entry.trim())
       .filter(Boolean);
-    const values = entries.map((entry, index) => {
+    const values = new Set<Value>();
+    for (const [index, entry] of entries.entries()) {
       const value = parse(entry);
       if (value === null) {
         context.addIssue(`is invalid: ${describeListEntry(entry, index)} ${problem}`);
+      } else {
+        values.add(value);
       }
-      return value ?? '';
-    });
-    if (values.length === 0) {
+    }
+    if (entries.length === 0) {
       context.addIssue('must have at least one entry');
     }
-    return [...new Set(values)];
+    return [...values];
   });
 
 /** 0: no limit. */
@@ -350,6 +356,13 @@ function parseProxyRange(text: string): string | null {
   const prefixBits = Number(prefix ?? addressBits);
   const isRange = isIP(address) !== 0 && prefixBits > 0 && prefixBits <= addressBits;
   return isRange ? text : null;
+}
+
+function parseSiteLink(text: string): { label: string; href: string } | null {
+  const [, label = '', href = ''] = /^([^=]{1,40}?)\s*=\s*(\S+)$/.exec(text) ?? [];
+  const isPath = /^\/(?![/\\])/.test(href);
+  const isUrl = /^(?:https:\/\/|mailto:)/i.test(href) && URL.canParse(href);
+  return isPath || isUrl ? { label, href } : null;
 }
 
 function parseOrigin(text: string): string | null {

@@ -29,7 +29,7 @@ export async function createHttp(context: HttpContext, settings: HttpSettings) {
   const web = settings.web === null ? null : await loadWebPages(settings.web, context.log);
   const { app, limitByPubkey } = await createServer(context, {
     trustProxy: settings.trustProxy,
-    sendErrorPage: web && ((reply, error) => sendErrorPage(reply, web.siteName, error)),
+    sendErrorPage: web && ((reply, error) => sendErrorPage(reply, web, error)),
     observer: settings.observer,
   });
   await registerOpenApi(app);

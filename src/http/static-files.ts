@@ -16,6 +16,8 @@ const CONTENT_TYPES: Record<string, string> = {
   json: 'application/json; charset=utf-8',
   png: 'image/png',
   svg: 'image/svg+xml',
+  txt: 'text/plain; charset=utf-8',
+  webmanifest: 'application/manifest+json',
   webp: 'image/webp',
 };
 
@@ -35,14 +37,18 @@ export async function createStaticFile(
 
 export function sendStaticFile(
   file: StaticFile,
-  { headers }: FastifyRequest,
+  request: FastifyRequest,
   reply: FastifyReply,
 ): FastifyReply {
   reply.headers({ vary: 'Accept-Encoding', 'x-content-type-options': 'nosniff' });
   reply.type(file.contentType);
-  // `identity` (uncompressed) comes first, because a client that accepts any encoding (`*`) gets the first one.
-  if (negotiate(headers['accept-encoding'] ?? '', ['identity', 'gzip']) === 'gzip') {
+  if (acceptsGzip(request)) {
     return reply.header('content-encoding', 'gzip').send(file.gzippedContent);
   }
   return reply.send(file.content);
+}
+
+export function acceptsGzip({ headers }: FastifyRequest): boolean {
+  // `identity` (uncompressed) comes first, because a client that accepts any encoding (`*`) gets the first one.
+  return negotiate(headers['accept-encoding'] ?? '', ['identity', 'gzip']) === 'gzip';
 }

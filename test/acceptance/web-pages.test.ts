@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
 import { requestJson } from '../helpers/recipients/recipient-client.ts';
 import { useAdditionalService, useTestEnvironment } from '../helpers/service/test-environment.ts';
+import { findAssets } from '../helpers/web/find-assets.ts';
 
 /** The HTTP side of the web pages. test/web/ tests them in a browser. */
 
@@ -20,6 +21,11 @@ const open = (path: string, init: RequestInit = {}, origin = environment.service
     headers: { accept: BROWSER_ACCEPT, ...init.headers },
   });
 
+const openWithAssets = async (path: string) => {
+  const html = await (await open(path)).text();
+  return { html, assets: findAssets(html) };
+};
+
 const submit = (path: string, fields: Record<string, string>) =>
   open(path, { method: 'POST', body: new URLSearchParams(fields) });
 
@@ -35,38 +41,93 @@ describe('every page', () => {
     expect(headers.get('x-content-type-options')).toBe('nosniff');
   });
 
-  const files = ['/assets/style.css', '/assets/payment.js', '/assets/logo'];
-  it.each(['/', '/account', ...files])('%s is sent again only if it has changed', async (path) => {
-    const { headers, status } = await open(path);
-    expect(status).toBe(200);
-    expect(headers.get('cache-control')).toBe('no-cache');
-    const etag = headers.get('etag') ?? '';
-    const second = await open(path, { headers: { 'if-none-match': etag } });
-    expect(second.status).toBe(304);
+  it.each(['/', '/account', '/robots.txt', '/favicon.ico'])(
+    '%s is sent again only if it has changed',
+    async (path) => {
+      const { headers, status } = await open(path);
+      expect(status).toBe(200);
+      expect(headers.get('cache-control')).toBe('no-cache, no-transform');
+      const etag = headers.get('etag') ?? '';
+      const second = await open(path, { headers: { 'if-none-match': etag } });
+      expect(second.status).toBe(304);
+    },
+  );
+
+  it('keeps errors out of caches', async () => {
+    const { headers } = await open('/nobody');
+    expect(headers.get('cache-control')).toBe('no-store, no-transform');
+  });
+
+  it('has files that browsers keep, with a hash of their content in the name', async () => {
+    const { assets } = await openWithAssets('/account');
+    expect(assets.map((path) => path.replace(/-[\da-f]{12}/, '')).toSorted()).toEqual(
+      ['account.js', 'logo.svg', 'manifest.webmanifest', 'style.css'].map((n) => `/assets/${n}`),
+    );
+    for (const path of assets) {
+      const { headers, status } = await open(path);
+      expect([path, status, headers.get('cache-control')]).toEqual([
+        path,
+        200,
+        'public, max-age=31536000, immutable',
+      ]);
+      expect((await open(path.replace(/-[\da-f]{12}/, '-0123456789ab'))).status).toBe(404);
+    }
   });
 
   it('has no other files', async () => {
-    for (const name of ['constructor', '__proto__', '..%2Fpackage.json', 'tsconfig.json']) {
+    const names = ['constructor', '__proto__', '..%2Fpackage.json', 'tsconfig.json', 'style.css'];
+    for (const name of names) {
       expect((await open(`/assets/${name}`)).status).toBe(404);
     }
   });
 
-  // During an upgrade, another process may answer the next request. It has no files of another version.
-  it.each(['common', 'payment', 'invoice', 'account'])('needs one script: %s.js', async (name) => {
-    const script = await (await open(`/assets/${name}.js`)).text();
-    expect(script).not.toMatch(/(?:import|from)\s*\(?["'`]\.\//);
+  it('needs at most one script, which imports no other', async () => {
+    for (const path of ['/', '/account', `/${environment.newWallet().npub}`]) {
+      const scripts = (await openWithAssets(path)).assets.filter((asset) => asset.endsWith('.js'));
+      expect(scripts).toHaveLength(1);
+      const script = await (await open(scripts[0] ?? '')).text();
+      expect(script).not.toMatch(/(?:import|from)\s*\(?["'`]\.\//);
+    }
+  });
+
+  it('has icons for tabs, home screens and installed apps', async () => {
+    const { html, assets } = await openWithAssets('/');
+    expect(html).toContain('<link rel="apple-touch-icon" href="/apple-touch-icon.png"/>');
+    expect(html).toContain('content="#171513" media="(prefers-color-scheme: dark)"');
+    const manifestPath = assets.find((path) => path.endsWith('.webmanifest')) ?? '';
+    const manifest = await (await open(manifestPath)).json();
+    expect(manifest).toMatchObject({ name: 'nutpost', start_url: '/' });
+    const icons: [string, number][] = [
+      ['/favicon.ico', 192],
+      ['/apple-touch-icon.png', 180],
+      ...manifest.icons.map(({ src, sizes }: Record<'src' | 'sizes', string>) => [
+        src,
+        Number.parseInt(sizes, 10),
+      ]),
+    ];
+    expect(icons.map(([, width]) => width)).toEqual([192, 180, 192, 512]);
+    for (const [path, width] of icons) {
+      const response = await open(path);
+      expect([path, response.headers.get('content-type')]).toEqual([path, 'image/png']);
+      // The width is in the first chunk of the file, behind its type.
+      expect(Buffer.from(await response.arrayBuffer()).readUInt32BE(16)).toBe(width);
+    }
   });
 });
 
-it('transfers less than 60 KB for a payment page', async () => {
-  const paths = [`/${environment.newWallet().npub}`, '/assets/style.css', '/assets/payment.js'];
+it('transfers at most 20 KB for a payment page', async () => {
+  const path = `/${environment.newWallet().npub}`;
+  const { assets } = await openWithAssets(path);
+  const files = assets.filter((asset) => /\.(?:css|js)$/.test(asset));
+  expect(files).toHaveLength(2);
   let bytes = 0;
-  for (const path of paths) {
-    const { headers } = await open(path, { headers: { 'accept-encoding': 'gzip' } });
+  for (const file of [path, ...files]) {
+    const { headers } = await open(file, { headers: { 'accept-encoding': 'gzip' } });
+    expect([file, headers.get('content-encoding')]).toEqual([file, 'gzip']);
     bytes += Number(headers.get('content-length'));
   }
-  expect(bytes).toBeGreaterThan(5_000);
-  expect(bytes).toBeLessThan(60 * 1024);
+  expect(bytes).toBeGreaterThan(4_000);
+  expect(bytes).toBeLessThan(20_000);
 });
 
 describe('the home page', () => {
@@ -75,12 +136,17 @@ describe('the home page', () => {
       PUBLIC_ORIGINS: 'https://pay.example',
       USERNAME_PRICE_SAT: '5000',
       SITE_NAME: 'Nuts & <Bolts>',
+      SITE_LINKS: 'Terms & "more"=https://pay.example/terms?a="b"',
     });
     const html = await (await open('/', {}, service.url)).text();
     expect(html).toContain('npub1…@pay.example');
     expect(html).toContain('5,000');
     expect(html).toContain('Not available');
     expect(html).toContain('Nuts &amp; &lt;Bolts>');
+    expect(html).toContain(
+      '<a href="https://pay.example/terms?a=&quot;b&quot;">Terms &amp; &quot;more&quot;</a>',
+    );
+    expect(html).toMatch(/<a href="\/docs">API<\/a><span>nutpost \d+\.\d+\.\d+<\/span>/);
   });
 
   it('leads to a payment page', async () => {
@@ -100,6 +166,10 @@ describe('a payment page', () => {
     expect(html).toContain('min="1" max="1000000"');
     expect(html).toContain(`<meta property="og:title" content="Pay ${address}"/>`);
     expect(html).toContain(`<meta property="og:url" content="${environment.origin}/${npub}"/>`);
+    expect(html).toContain('<meta name="twitter:card" content="summary"/>');
+    const [, image = ''] = /<meta property="og:image" content="([^"]+)"/.exec(html) ?? [];
+    expect(new URL(image).origin).toBe(environment.origin);
+    expect((await open(image, {}, '')).headers.get('content-type')).toBe('image/png');
   });
 
   it.each([
@@ -214,7 +284,7 @@ describe('errors', () => {
 describe('WEB_PAGES=false', () => {
   it('leaves only the API', async () => {
     const service = await useAdditionalService(environment, { WEB_PAGES: 'false' });
-    for (const path of ['/', '/account', '/alice', '/assets/style.css']) {
+    for (const path of ['/', '/account', '/alice', '/robots.txt']) {
       const response = await open(path, {}, service.url);
       expect([response.status, await response.json()]).toEqual([404, NOT_FOUND]);
     }

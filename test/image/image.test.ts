@@ -6,6 +6,7 @@ import { runProgram } from '../../scripts/debian-packages.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
+import { findAssets } from '../helpers/web/find-assets.ts';
 import { podman, runInImage, ServiceContainer } from './container.ts';
 
 /** Tests the image that scripts/container-image.ts builds from the Dockerfile. */
@@ -85,7 +86,9 @@ describe('service in a container with a read-only root file system', () => {
     await eventually(async () => {
       expect(await wallet.listPaidQuotes()).toMatchObject([{ quoteId: id, mintUrl: mint.url }]);
     });
-    const script = await fetch(`${origin}/assets/account.js`);
+    const page = await fetch(`${origin}/account`);
+    const scriptPath = findAssets(await page.text()).find((path) => path.endsWith('.js'));
+    const script = await fetch(`${origin}${scriptPath}`);
     expect(script.headers.get('content-type')).toMatch(/^text\/javascript/);
     const builtScript = await runInImage(['cat', 'dist/web/account.js']);
     expect((await script.text()).trim() === builtScript, 'serves the built script').toBe(true);

@@ -13,6 +13,7 @@ import { adaptCaddyfile, installReverseProxies } from '../../scripts/reverse-pro
 import { findFreePort } from '../../scripts/server-process.ts';
 import { readConfig } from '../../src/config.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
+import { findAssets } from '../helpers/web/find-assets.ts';
 
 /** Tests the Dockerfile and the compose file without a container engine. test/image/ builds and runs a real image. */
 
@@ -96,7 +97,10 @@ describe('Dockerfile', () => {
       },
       { timeout: INSTALL_TIMEOUT_MS, interval: 200 },
     );
-    const script = await fetch(`http://127.0.0.1:${env.PORT}/assets/account.js`);
+    const origin = `http://127.0.0.1:${env.PORT}`;
+    const page = await fetch(`${origin}/account`);
+    const scriptPath = findAssets(await page.text()).find((path) => path.endsWith('.js'));
+    const script = await fetch(`${origin}${scriptPath}`);
     expect(script.status).toBe(200);
     service.kill('SIGTERM');
     const [code] = await once(service, 'exit');

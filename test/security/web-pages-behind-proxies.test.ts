@@ -2,6 +2,7 @@ import { expect, it, onTestFinished } from 'vitest';
 import { REVERSE_PROXIES } from '../../scripts/reverse-proxy.ts';
 import { startServiceBehindProxy } from '../helpers/service/service-behind-proxy.ts';
 import { useTestEnvironment } from '../helpers/service/test-environment.ts';
+import { findAssets } from '../helpers/web/find-assets.ts';
 
 const environment = useTestEnvironment();
 
@@ -16,12 +17,16 @@ it.each(REVERSE_PROXIES)('%s passes pages, forms and headers on unchanged', asyn
   for (const origin of [service.canonicalOrigin, service.secondOrigin]) {
     const page = await fetch(`${origin}${path}`);
     expect(page.headers.get('content-security-policy')).toBe(policy);
-    expect(await page.text()).toContain(`${path.slice(1)}@${new URL(origin).host}`);
+    expect(page.headers.get('content-encoding')).toBe('gzip');
+    const html = await page.text();
+    expect(html).toContain(`${path.slice(1)}@${new URL(origin).host}`);
     const headers = { 'if-none-match': page.headers.get('etag') ?? '' };
     expect((await fetch(`${origin}${path}`, { headers })).status).toBe(304);
 
-    const style = await fetch(`${origin}/assets/style.css`);
-    expect(style.headers.get('content-encoding')).toBe('gzip');
+    for (const asset of findAssets(html)) {
+      const { status, headers: assetHeaders } = await fetch(`${origin}${asset}`);
+      expect([status, assetHeaders.get('content-encoding')]).toEqual([200, 'gzip']);
+    }
 
     const body = new URLSearchParams({ amount: '21' });
     const created = await fetch(`${origin}${path}`, { method: 'POST', body, redirect: 'manual' });

@@ -28,6 +28,7 @@ describe('readConfig', () => {
     'ZAP_RELAYS',
     'ZAP_MINTS',
     'SITE_LOGO',
+    'SITE_LINKS',
     'METRICS_PORT',
   ];
 
@@ -82,6 +83,7 @@ describe('readConfig', () => {
       LIMIT_SOCKET_MESSAGES: '0',
       METRICS_HOST: '10.0.0.1',
       METRICS_PORT: '9464',
+      SITE_LINKS: 'Terms of use = /terms?a=b, Contact=mailto:a@b.example,I=https://c.example/',
       LOG_LEVEL: 'debug',
       STOP_DELAY_SECONDS: '5',
     });
@@ -113,6 +115,13 @@ describe('readConfig', () => {
       treasurySecret: `${SECRET}, of gold`,
       limits: { requestsPerMinute: 1, socketMessagesPerSecond: 0 },
       metrics: { host: '10.0.0.1', port: 9_464 },
+      web: {
+        links: [
+          { label: 'Terms of use', href: '/terms?a=b' },
+          { label: 'Contact', href: 'mailto:a@b.example' },
+          { label: 'I', href: 'https://c.example/' },
+        ],
+      },
       logLevel: 'debug',
       stopDelayMs: 5_000,
     });
@@ -199,6 +208,10 @@ describe('readConfig', () => {
     [{ MIN_SENDABLE_MSAT: '1', MAX_SENDABLE_MSAT: '999' }, /^MAX_SENDABLE_MSAT must be a whole/],
     [{ MIN_SENDABLE_MSAT: '1001', MAX_SENDABLE_MSAT: '1999' }, /^MIN_SENDABLE_MSAT must not exc/],
     [{ LNURL_TEXT: 'x'.repeat(201) }, /^LNURL_TEXT must have at most 200 characters/],
+    [{ SITE_LINKS: '/terms' }, /^SITE_LINKS is invalid: '\/terms' must be a label of up to 40/],
+    [{ SITE_LINKS: 'A=javascript:alert(1)' }, /^SITE_LINKS is invalid: 'A=javascript:alert\(1\)'/],
+    [{ SITE_LINKS: 'A=//b.example' }, /^SITE_LINKS is invalid: 'A=\/\/b.example' must be a label/],
+    [{ SITE_LINKS: 'A=http://b.example' }, /^SITE_LINKS is invalid: 'A=http:\/\/b.example' must/],
     [{ USERNAME_RESERVED: 'hal, hal-finney' }, /^USERNAME_RESERVED is invalid: 'hal-finney' is no/],
     [{ ...POSTGRES_SETTINGS, USERNAME_PRICE_SAT: '21' }, /^TREASURY_SECRET is required with DATAB/],
     [{ ZAP_SECRET_KEY: 'ff'.repeat(32) }, /^ZAP_SECRET_KEY must be/],

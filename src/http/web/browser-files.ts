@@ -2,7 +2,6 @@ import { existsSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { createStaticFile, type StaticFile } from '../static-files.ts';
 
 /** Written by scripts/build-web.ts. */
 const PREBUILT_DIRECTORY = fileURLToPath(new URL('../../../dist/web/', import.meta.url));
@@ -14,15 +13,8 @@ export function canLoadBrowserFiles(): boolean {
   return isBundlerInstalled || existsSync(PREBUILT_DIRECTORY);
 }
 
-export async function loadBrowserFiles(): Promise<Map<string, StaticFile>> {
-  const files = new Map<string, StaticFile>();
-  for (const [name, content] of await readBrowserFiles()) {
-    files.set(name, await createStaticFile(content, path.extname(name).slice(1)));
-  }
-  return files;
-}
-
-async function readBrowserFiles(): Promise<Iterable<[string, Uint8Array]>> {
+/** Returns the scripts and the style sheet by name. */
+export async function loadBrowserFiles(): Promise<ReadonlyMap<string, Uint8Array>> {
   if (isBundlerInstalled) {
     // biome-ignore lint/style/noRestrictedImports: in a checkout only; the container image contains prebuilt files
     const script = await import('../../../scripts/build-web.ts');

@@ -1,7 +1,7 @@
 import type { FastifyReply } from 'fastify';
 import { html } from 'htm/preact';
 import type { PageError } from '../errors.ts';
-import { sendPage } from './layout.ts';
+import { type Site, sendPage } from './layout.ts';
 
 const TITLES: Record<number, string> = {
   404: 'Nothing here',
@@ -11,7 +11,7 @@ const TITLES: Record<number, string> = {
 };
 
 /** Explains an error to a person. The text of a 404 is the same for unknown pages and unknown or blocked recipients. */
-export function sendErrorPage(reply: FastifyReply, siteName: string, error: PageError): void {
+export function sendErrorPage(reply: FastifyReply, site: Site, error: PageError): void {
   const { status, message } = error;
   const isTemporary = status === 429 || status >= 500;
   const title = TITLES[status] ?? 'Something went wrong';
@@ -25,5 +25,5 @@ export function sendErrorPage(reply: FastifyReply, siteName: string, error: Page
       </p>
     </section>
   `;
-  sendPage(reply.code(status), siteName, { title, content });
+  sendPage(reply.code(status), site, { title, content });
 }

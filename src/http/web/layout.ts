@@ -1,8 +1,16 @@
+import { gzipSync } from 'node:zlib';
 import type { FastifyReply } from 'fastify';
 import { html } from 'htm/preact';
 import type { ComponentChildren, VNode } from 'preact';
 import { renderToString } from 'preact-render-to-string';
+import packageJson from '../../../package.json' with { type: 'json' };
+import { acceptsGzip } from '../static-files.ts';
+import type { Assets } from './assets.ts';
+import { type Branding, COLOR_SCHEMES } from './branding.ts';
 import { shortenNpub } from './elements.ts';
+
+/** What all pages share. */
+export type Site = Branding & { assets: Assets };
 
 export interface Page {
   title: string;
@@ -18,9 +26,19 @@ export interface Page {
   content: ComponentChildren;
 }
 
-export function sendPage(reply: FastifyReply, siteName: string, page: Page): FastifyReply {
+/**
+ * Sends a page, compressed if the browser accepts it. The length of a compressed page can reveal a secret on it to an
+ * attacker who makes a victim's browser request it again and again with guesses in its text (BREACH). Pages are safe,
+ * because browsers send no credentials with requests for them: without the address of an invoice page, which is the only
+ * secret on any page, an attacker cannot make a browser request that page. Do not compress a page that depends on a cookie.
+ */
+export function sendPage(reply: FastifyReply, site: Site, page: Page): FastifyReply {
   setPageHeaders(reply, page.connectSources);
-  return reply.type('text/html; charset=utf-8').send(renderPage(siteName, page));
+  reply.header('vary', 'Accept-Encoding').type('text/html; charset=utf-8');
+  const text = renderPage(site, page);
+  return acceptsGzip(reply.request)
+    ? reply.header('content-encoding', 'gzip').send(gzipSync(text))
+    : reply.send(text);
 }
 
 export function setPageHeaders(reply: FastifyReply, connectSources = ''): void {
@@ -29,6 +47,7 @@ export function setPageHeaders(reply: FastifyReply, connectSources = ''): void {
     "script-src 'self'",
     "style-src 'self'",
     "img-src 'self'",
+    "manifest-src 'self'",
     `connect-src 'self' ${connectSources}`.trim(),
     "form-action 'self'",
     "base-uri 'none'",
@@ -39,13 +58,16 @@ export function setPageHeaders(reply: FastifyReply, connectSources = ''): void {
     // The path of an invoice page contains a secret token.
     'referrer-policy': 'no-referrer',
     'x-content-type-options': 'nosniff',
-    // The browser may keep a page, but asks whether it has changed (ETag). It keeps no error, which may not last.
-    'cache-control': reply.statusCode >= 400 ? 'no-store' : 'no-cache',
+    // The browser may keep a page, but asks whether it has changed (ETag). It keeps no error, which may not last. Some
+    // proxies would replace Lightning addresses, which look like e-mail addresses, by a script that shows them.
+    'cache-control': `${reply.statusCode >= 400 ? 'no-store' : 'no-cache'}, no-transform`,
   });
 }
 
-function renderPage(siteName: string, page: Page): string {
+function renderPage(site: Site, page: Page): string {
+  const { siteName, logo, icons, assets } = site;
   const { title, description, url, script } = page;
+  const { light, dark } = COLOR_SCHEMES;
   return `<!doctype html>${renderToString(html`
     <html lang="en">
       <head>
@@ -53,37 +75,51 @@ function renderPage(siteName: string, page: Page): string {
         <title>${title} · ${siteName}</title>
         <meta name="viewport" content="width=device-width, initial-scale=1" />
         <meta name="color-scheme" content="light dark" />
+        <meta name="theme-color" content=${light.background} media="(prefers-color-scheme: light)" />
+        <meta name="theme-color" content=${dark.background} media="(prefers-color-scheme: dark)" />
         ${description !== undefined && html`<meta name="description" content=${description} />`}
-        ${url === undefined ? html`<meta name="robots" content="noindex" />` : previewMetadata(siteName, page)}
-        <link rel="stylesheet" href="/assets/style.css" />
-        <link rel="stylesheet" href="/assets/brand.css" />
-        <link rel="icon" href="/assets/logo" />
-        ${script !== undefined && html`<script type="module" src=${`/assets/${script}.js`}></script>`}
+        ${url === undefined ? html`<meta name="robots" content="noindex" />` : previewMetadata(site, page)}
+        <link rel="stylesheet" href=${assets.getPath('style.css')} />
+        <link rel="icon" href="/favicon.ico" />
+        <link rel="icon" href=${assets.getPath(logo.name)} sizes="any" />
+        ${icons.appleTouchIcon && html`<link rel="apple-touch-icon" href="/apple-touch-icon.png" />`}
+        <link rel="manifest" href=${assets.getPath('manifest.webmanifest')} />
+        ${script !== undefined && html`<script type="module" src=${assets.getPath(`${script}.js`)}></script>`}
         ${page.head}
       </head>
       <body>
         <a class="skip" href="#content">Skip to content</a>
         <header>
           <a class="brand" href="/">
-            <img src="/assets/logo" alt="" width="32" height="32" />
+            <img src=${assets.getPath(logo.name)} alt="" width="32" height="32" />
             <span>${siteName}</span>
           </a>
           <nav aria-label="Main"><a href="/account">Your account</a></nav>
         </header>
         <main id="content">${page.content}</main>
-        <footer><p>Lightning addresses for Nostr, paid out as ecash.</p></footer>
+        <footer>
+          <p>Lightning addresses for Nostr, paid out as ecash.</p>
+          <nav aria-label="About this site">
+            ${site.links.map(({ label, href }) => html`<a href=${href}>${label}</a>`)}
+            <a href="/docs">API</a>
+            <span>nutpost ${packageJson.version}</span>
+          </nav>
+        </footer>
       </body>
     </html>
   `)}`;
 }
 
-function previewMetadata(siteName: string, { title, description, url }: Page) {
+function previewMetadata({ siteName, icons, assets }: Site, { title, description, url }: Page) {
+  const image = icons.previewImage && new URL(assets.getPath(icons.previewImage.name), url).href;
   return html`
     <meta property="og:type" content="website" />
     <meta property="og:site_name" content=${siteName} />
     <meta property="og:title" content=${title} />
     <meta property="og:description" content=${description} />
     <meta property="og:url" content=${url} />
+    ${image && html`<meta property="og:image" content=${image} />`}
+    <meta name="twitter:card" content="summary" />
     <link rel="canonical" href=${url} />
   `;
 }

@@ -17,12 +17,13 @@ import { findQuoteByVerifyToken } from '../../quotes/quote-store.ts';
 import type { ResolvedAddress } from '../../recipients/recipient-directory.ts';
 import type { HttpContext } from '../context.ts';
 import { jsonBody } from '../schemas.ts';
-import { type StaticFile, sendStaticFile } from '../static-files.ts';
-import { type Branding, type BrandingSettings, loadBranding } from './branding.ts';
-import { canLoadBrowserFiles, loadBrowserFiles } from './browser-files.ts';
+import { sendStaticFile } from '../static-files.ts';
+import { type Assets, loadAssets } from './assets.ts';
+import { type BrandingSettings, loadBranding } from './branding.ts';
+import { canLoadBrowserFiles } from './browser-files.ts';
 import { homePage } from './home-page.ts';
 import { invoicePage } from './invoice-page.ts';
-import { type Page, sendPage, setPageHeaders } from './layout.ts';
+import { type Page, type Site, sendPage, setPageHeaders } from './layout.ts';
 import { type Payee, paymentPage } from './payment-page.ts';
 import { findPaymentPath } from './payment-path.ts';
 import { containsSecretKey, removeSecretKeys, SECRET_KEY_WARNING } from './secret-key.ts';
@@ -31,7 +32,7 @@ export interface WebSettings extends BrandingSettings {
   signerRelay: string;
 }
 
-export type WebPages = Branding & Pick<WebSettings, 'signerRelay'>;
+export type WebPages = Site & Pick<WebSettings, 'signerRelay'>;
 
 /** Returns null if the files for the browser are missing. */
 export async function loadWebPages(settings: WebSettings, log: Logger): Promise<WebPages | null> {
@@ -43,7 +44,9 @@ export async function loadWebPages(settings: WebSettings, log: Logger): Promise<
     );
     return null;
   }
-  return { ...(await loadBranding(settings)), signerRelay: settings.signerRelay };
+  const branding = await loadBranding(settings);
+  const assets = await loadAssets(branding);
+  return { ...branding, assets, signerRelay: settings.signerRelay };
 }
 
 const formField = z.string().default('');
@@ -58,7 +61,6 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
   { context, web },
 ) => {
   const { publicOrigins } = context;
-  const { siteName } = web;
   const config = { rateLimitCategory: 'pages' } as const;
   await app.register(etag);
   // Errors have no ETag, so that clients that are not browsers get the same response as without the web pages.
@@ -76,14 +78,14 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
   const sendHomePage = (request: FastifyRequest, reply: FastifyReply, problem: string | null) => {
     const origin = publicOrigins.getOriginForRequest(request);
     const page = homePage({
-      siteName,
+      siteName: web.siteName,
       origin,
       host: publicOrigins.getHost(origin),
       usernamePriceSat: context.usernames.policy.priceSat,
       hasZaps: context.hasZaps,
       problem,
     });
-    return sendPage(reply, siteName, page);
+    return sendPage(reply, web, page);
   };
 
   app.get('/', { config }, (request, reply) => sendHomePage(request, reply, null));
@@ -97,7 +99,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
   });
 
   app.get('/account', { config }, async (_request, reply) =>
-    sendPage(reply, siteName, accountPage(web.signerRelay, context.allowPrivateNetworks)),
+    sendPage(reply, web, accountPage(web.signerRelay, context.allowPrivateNetworks)),
   );
 
   const sendPaymentPage = async (
@@ -107,7 +109,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
   ) => {
     const range = await getSatRange(payee, context);
     const { maxCommentLength } = context;
-    return sendPage(reply, siteName, paymentPage(payee, { ...range, maxCommentLength, ...form }));
+    return sendPage(reply, web, paymentPage(payee, { ...range, maxCommentLength, ...form }));
   };
 
   app.get('/:address', { config, schema: { params } }, async (request, reply) => {
@@ -148,30 +150,29 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
         throw notFoundError();
       }
       const nowMs = context.clock();
-      return sendPage(reply, siteName, invoicePage({ payee, quote, verifyToken: token, nowMs }));
+      return sendPage(reply, web, invoicePage({ payee, quote, verifyToken: token, nowMs }));
     },
   );
 
-  serveAssets(app, web);
+  serveAssets(app, web.assets);
 };
 
-function serveAssets(app: FastifyInstance, { logo, styleSheet }: Branding): void {
-  let loading: Promise<ReadonlyMap<string, StaticFile>> | null = null;
-  const loadFiles = async () =>
-    new Map([...(await loadBrowserFiles()), ['logo', logo], ['brand.css', styleSheet]]);
-  app.get<{ Params: { file: string } }>('/assets/:file', async (request, reply) => {
-    // Concurrent requests share the promise. After a failure, the next request loads the files again.
-    loading ??= loadFiles().catch((error: unknown) => {
-      loading = null;
-      throw error;
-    });
-    const file = (await loading).get(request.params.file);
+function serveAssets(app: FastifyInstance, { files, wellKnownFiles }: Assets): void {
+  app.get<{ Params: { file: string } }>('/assets/:file', (request, reply) => {
+    const file = files.get(`/assets/${request.params.file}`);
     if (file === undefined) {
       throw notFoundError();
     }
     setPageHeaders(reply);
+    reply.header('cache-control', 'public, max-age=31536000, immutable');
     return sendStaticFile(file, request, reply);
   });
+  for (const [path, file] of wellKnownFiles) {
+    app.get(path, (request, reply) => {
+      setPageHeaders(reply);
+      return sendStaticFile(file, request, reply);
+    });
+  }
 }
 
 function accountPage(signerRelay: string, allowInsecureRelays: boolean): Page {

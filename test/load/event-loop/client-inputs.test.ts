@@ -247,7 +247,7 @@ describe('the event loop is not blocked', () => {
   ])('by %s', async (_name, header) => {
     for (const path of [
       ...['/docs/show.js', LIST_PATH, '/.well-known/lnurlp/a?amount=1'],
-      ...['/', '/nobody1', '/assets/style.css'],
+      ...['/', '/nobody1', '/favicon.ico'],
     ]) {
       const request = `GET ${path} HTTP/1.1\r\n${header}Connection: close\r\n\r\n`;
       await expectShortServiceDelay(() => sendRawBytes(service.origin, request));

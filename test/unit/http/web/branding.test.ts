@@ -4,27 +4,37 @@ import path from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { loadBranding } from '../../../../src/http/web/branding.ts';
 
-const SETTINGS = { siteName: 'Nuts', logoFile: null, accentColor: '#a34b0c' };
+const SETTINGS = { siteName: 'Nuts', logoFile: null, accentColor: '#a34b0c', links: [] };
+
+const INVISIBLE = 'transparent';
+const VISIBLE = 'var(--field-line)';
 
 it.each([
-  ['#a34b0c', '#fff'],
-  ['#ffffff', '#000'],
-  ['#777777', '#000'],
-  ['#757575', '#fff'],
-])('the style sheet of the brand has text on %s in %s', async (accentColor, textColor) => {
-  const { styleSheet } = await loadBranding({ ...SETTINGS, accentColor });
-  expect(styleSheet.content.toString()).toBe(
-    `:root{--accent:${accentColor};--on-accent:${textColor}}`,
-  );
-});
+  ['#a34b0c', '#ffffff', INVISIBLE, VISIBLE],
+  ['#777777', '#000000', INVISIBLE, INVISIBLE],
+  ['#757575', '#ffffff', INVISIBLE, INVISIBLE],
+  ['#fdf6e3', '#000000', VISIBLE, INVISIBLE],
+  ['#1a1a1a', '#ffffff', INVISIBLE, VISIBLE],
+])(
+  'buttons in %s have text in %s, and a border if they would look like what is behind them',
+  async (accentColor, textColor, lightBorder, darkBorder) => {
+    const { styleRules } = await loadBranding({ ...SETTINGS, accentColor });
+    expect(styleRules).toContain(`:root{--accent:${accentColor};--on-accent:${textColor}}`);
+    const borders = [...styleRules.matchAll(/--accent-border:([^}]+)/g)].map(([, color]) => color);
+    expect(borders).toEqual([lightBorder, darkBorder]);
+  },
+);
 
 describe('the logo', () => {
   it.each([
-    ['logo.svg', 'image/svg+xml'],
-    ['logo.PNG', 'image/png'],
-  ])('can be the file %s', async (name, contentType) => {
-    const logoFile = await writeLogo(name, 100_000);
-    expect((await loadBranding({ ...SETTINGS, logoFile })).logo.contentType).toBe(contentType);
+    ['acorn.svg', 'logo.svg', undefined],
+    ['acorn.PNG', 'logo.png', 'logo.png'],
+  ])('%s is also every icon, as far as its format is suitable', async (file, name, png) => {
+    const logoFile = await writeLogo(file, 100_000);
+    const { logo, icons } = await loadBranding({ ...SETTINGS, logoFile });
+    expect([logo.name, icons.favicon.name]).toEqual([name, name]);
+    expect(icons.manifestIcons).toEqual([logo]);
+    expect([icons.appleTouchIcon?.name, icons.previewImage?.name]).toEqual([png, png]);
   });
 
   it('must be an image, exist and be small', async () => {
