@@ -1,3 +1,4 @@
+import type { Page } from 'playwright-core';
 import { expect, it } from 'vitest';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
 import { insertPaidQuotes } from '../helpers/recipients/quote-fixtures.ts';
@@ -63,6 +64,36 @@ it('payment and invoice of a long username', async () => {
   await inspectPage(page, 'invoice-paid');
 });
 
+it('prints a sheet for a counter and a receipt, in black on white', async () => {
+  const { npub } = environment.newWallet();
+  const page = await browser.openPage(`${environment.origin}/${npub}`);
+  await page.emulateMedia({ media: 'print', colorScheme: 'dark' });
+  const address = `${npub}@${new URL(environment.origin).host}`;
+  expect((await readVisibleText(page)).replace(/^.*…/s, '…')).toBe(
+    `…${npub.slice(-6)}${address.slice(npub.length)} ${address}`,
+  );
+  expect(await page.getByRole('img', { name: 'QR code' }).isVisible()).toBe(true);
+  expect(await readColors(page)).toEqual(['rgb(0, 0, 0)', 'rgb(255, 255, 255)']);
+
+  await page.emulateMedia({ media: 'screen' });
+  environment.mint.pay(await createInvoice(page, 2_100));
+  await heading(page, 'Paid').waitFor();
+  await page.emulateMedia({ media: 'print' });
+  const text = await readVisibleText(page);
+  expect(text).toMatch(/2,100 sats.*Paid/);
+  expect(text).not.toMatch(/Your account|another payment|API/);
+});
+
+it('has buttons as wide as the screen of a phone', async () => {
+  const page = await browser.openPage(`${environment.origin}/${environment.newWallet().npub}`, {
+    viewport: { width: 360, height: 740 },
+  });
+  const [form, button] = await Promise.all(
+    [page.locator('form'), page.locator('#create-invoice')].map((part) => part.boundingBox()),
+  );
+  expect(button?.width).toBe(form?.width);
+});
+
 it('error', async () => {
   const url = `${environment.origin}/${'w'.repeat(200)}`;
   const page = await browser.openPage(url, { expectedStatuses: [404] });
@@ -120,3 +151,17 @@ it('buying a username, and problems', async () => {
   await section(page, 'Your mint').getByRole('alert').waitFor();
   await inspectPage(page, 'account-purchase');
 });
+
+async function readVisibleText(page: Page): Promise<string> {
+  return (await page.evaluate<string>('document.body.innerText')).replace(/\s+/g, ' ').trim();
+}
+
+/** Returns the colors of the text and of the page behind it. */
+async function readColors(page: Page): Promise<string[]> {
+  return page.evaluate(`[...new Set([
+    ...[...document.querySelectorAll('main *')]
+      .filter((element) => element.checkVisibility())
+      .map((element) => getComputedStyle(element).color),
+    getComputedStyle(document.body).backgroundColor,
+  ])]`);
+}

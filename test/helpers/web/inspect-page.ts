@@ -15,6 +15,12 @@ const AXE_SOURCE = readFileSync(
   'utf8',
 );
 
+/** A script that returns the texts of buttons, and of links outside sentences, that are too small for fingers. */
+const FIND_SMALL_TARGETS = `
+  [...document.querySelectorAll('button, .button, header a, footer a')]
+    .filter((element) => element.checkVisibility() && element.getBoundingClientRect().height < 44)
+    .map((element) => element.textContent)`;
+
 /** All rules that apply in light colors; in dark ones, only contrasts differ. */
 const AXE_OPTIONS = {
   light: { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] },
@@ -22,8 +28,8 @@ const AXE_OPTIONS = {
 };
 
 /**
- * Throws unless a page is accessible (axe) in both color schemes and never scrolls sideways in three widths. Writes
- * screenshots to `test-results/web/NAME-SCHEME-WIDTH.png`.
+ * Throws unless a page is accessible (axe) in both color schemes, never scrolls sideways in three widths and has buttons
+ * and links that are large enough for fingers. Writes screenshots to `test-results/web/NAME-SCHEME-WIDTH.png`.
  */
 export async function inspectPage(page: Page, name: string): Promise<void> {
   const problems: string[] = [];
@@ -40,6 +46,8 @@ export async function inspectPage(page: Page, name: string): Promise<void> {
     }
     await takeScreenshot(`light-${width}`);
   }
+  const smallTargets = await page.evaluate<string[]>(FIND_SMALL_TARGETS);
+  problems.push(...smallTargets.map((text) => `'${text}' is less than 44 px high`));
   await page.evaluate(AXE_SOURCE);
   problems.push(...(await findAccessibilityProblems(page, 'light')));
   await page.emulateMedia({ colorScheme: 'dark' });

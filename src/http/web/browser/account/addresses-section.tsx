@@ -36,7 +36,9 @@ function Address({ address }: { address: string }) {
       <div>
         <CopyableText text={address} label="Copy address" />
         <p>
-          <a href={`${origin}/${localPart}`}>Payment page</a>
+          <a class="button secondary" href={`${origin}/${localPart}`}>
+            Payment page
+          </a>
         </p>
       </div>
     </div>
