@@ -39,6 +39,42 @@ function hasFocus(locator: Locator): Promise<boolean> {
   return locator.evaluate((element) => element === document.activeElement);
 }
 
+it('says that it is loading, and later that its script did not start', async () => {
+  const page = await browser.openPage(`${environment.origin}/account`, {
+    expectedStatuses: [404],
+    prepare: (newPage) =>
+      newPage.route('**/assets/account.js', (route) => route.fulfill({ status: 404 })),
+  });
+  await page.getByText('Loading…').waitFor();
+  const explanation = page.getByText('This page has not started.');
+  expect(await explanation.isVisible()).toBe(false);
+  await page.evaluate('document.getAnimations().forEach((animation) => animation.finish())');
+  await explanation.waitFor();
+});
+
+const PAINT = 'new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))';
+
+it('does not move when its script starts late', async () => {
+  const page = await browser.openPage(`${environment.origin}/account`, {
+    viewport: { width: 360, height: 740 },
+    prepare: async (newPage) => {
+      await newPage.addInitScript(`
+        globalThis.__layoutShift = 0;
+        new PerformanceObserver((list) => {
+          for (const { value } of list.getEntries()) globalThis.__layoutShift += value;
+        }).observe({ type: 'layout-shift', buffered: true });`);
+      await newPage.route('**/assets/account.js', async (route) => {
+        await newPage.getByText('Loading…').waitFor();
+        await newPage.evaluate(PAINT);
+        await route.continue();
+      });
+    },
+  });
+  await heading(page, 'Sign in').waitFor();
+  await page.evaluate(PAINT);
+  expect(await page.evaluate<number>('__layoutShift')).toBeLessThan(0.1);
+});
+
 it('signs in and out, and forgets the session when the page is reloaded', async () => {
   const { page, button } = await openSignIn(async () => undefined);
   await button.click();

@@ -184,6 +184,11 @@ function accountPage(signerRelay: string, allowInsecureRelays: boolean): Page {
     content: html`
       <div id="account" data-signer-relay=${signerRelay}>
         <h1>Your account</h1>
+        <p class="loading">Loading…</p>
+        <p class="problem late" role="alert">
+          This page has not started. Check your internet connection, allow scripts for this site, and
+          reload the page.
+        </p>
         <noscript>
           <p class="problem">
             Signing in with your Nostr key needs JavaScript. Payment pages work without it.
