@@ -160,6 +160,24 @@ it.each([
   await page.getByRole('alert').filter({ hasText: problem }).waitFor();
 });
 
+it('explains that the browser is offline, or that its clock is wrong', async () => {
+  const wallet = environment.newWallet();
+  const page = await browser.openPage(`${environment.origin}/account`, {
+    expectedStatuses: [0, 401],
+    prepare: (newPage) => addNostrExtension(newPage, wallet.secretKey),
+  });
+  const signIn = () =>
+    page.getByRole('button', { name: 'Sign in with a browser extension' }).click();
+  const waitForAlert = (hasText: string) => page.getByRole('alert').filter({ hasText }).waitFor();
+  await page.context().setOffline(true);
+  await signIn();
+  await waitForAlert('The server did not respond. Check your internet connection');
+  await page.context().setOffline(false);
+  await page.clock.setFixedTime(Date.now() - 5 * 60_000);
+  await signIn();
+  await waitForAlert('The clock of this device is wrong.');
+});
+
 it('explains that the server did not respond if it receives the page of a Wi-Fi network', async () => {
   const response = { contentType: 'text/html', body: '<h1>Log in</h1>' };
   const page = await openAccount(browser, environment.newWallet(), {

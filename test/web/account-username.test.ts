@@ -92,13 +92,14 @@ it('keeps the token in its field after each refusal', async () => {
 
   const smallToken = await payer.mintToken(PRICE_SAT - 1);
   await pay(page, smallToken);
-  await waitForAlert('The name was not bought');
+  await waitForAlert(/worth 20 sats; the username costs 21 sats.*The name was not bought/);
   expect(await tokenField.inputValue()).toBe(smallToken);
 
   const spentToken = await payer.mintToken(PRICE_SAT);
   await payer.wallet.receive(spentToken);
   await pay(page, spentToken);
   await waitForAlert(/spent.*The name was not bought/);
+  await expect.poll(() => content.getByText('take it back').count()).toBe(0);
   expect(await tokenField.inputValue()).toBe(spentToken);
 
   const longToken = `cashuB${'a'.repeat(16 * 1024)}`;

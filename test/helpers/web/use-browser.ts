@@ -15,12 +15,13 @@ const INIT_SCRIPT = `
     console.error('CSP violation: ' + violatedDirective + ' blocks ' + blockedURI),
   );`;
 
-const FAILED_RESPONSE = /^Failed to load resource: the server responded with a status of (\d+)/;
+const FAILED_RESPONSE =
+  /^Failed to load resource: (?:the server responded with a status of (\d+)|net::ERR_INTERNET_DISCONNECTED)/;
 const NSEC = /nsec1[02-9ac-hj-np-z]{20}/i;
 const JWT = /eyJ[\w-]+\.[\w-]+\.[\w-]+/;
 
 export interface OpenPageOptions extends BrowserContextOptions {
-  /** Statuses of failed requests that the test expects. */
+  /** Statuses of failed requests that the test expects; 0 if the browser is offline. */
   expectedStatuses?: readonly number[];
   relays?: readonly string[];
   prepare?: (page: Page) => Promise<unknown>;
@@ -119,8 +120,9 @@ function watchPage(page: Page, { allowedOrigins, expectedStatuses, problems }: P
     void dialog.dismiss();
   });
   page.on('console', (message) => {
-    const status = Number(FAILED_RESPONSE.exec(message.text())?.[1]);
-    if (message.type() === 'error' && !expectedStatuses.includes(status)) {
+    const failure = FAILED_RESPONSE.exec(message.text());
+    const isExpected = failure !== null && expectedStatuses.includes(Number(failure[1] ?? 0));
+    if (message.type() === 'error' && !isExpected) {
       problems.push(`error on the console: ${message.text()} (${message.location().url})`);
     }
   });

@@ -117,8 +117,10 @@ export class ApiClient {
 async function readResponse<Data>(response: Response): Promise<ApiResponse<Data>> {
   const body = await response.json().catch(() => null);
   if (!response.ok) {
-    const message = body?.message ?? `The server responded with status ${response.status}.`;
-    throw new ApiError(response.status, body?.code ?? null, message, response.headers);
+    const message = `${body?.message ?? `The server responded with status ${response.status}.`}`;
+    // The pages say "5 sats", like most wallets.
+    const shownMessage = message.replace(/\b(?!1 )(\d+) sat\b/g, '$1 sats');
+    throw new ApiError(response.status, body?.code ?? null, shownMessage, response.headers);
   }
   // The response may be the login page of a Wi-Fi network. Like `fetch` without a response, this throws a TypeError.
   if (!body?.data) {

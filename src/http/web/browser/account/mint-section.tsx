@@ -2,6 +2,7 @@ import { useState } from 'preact/hooks';
 import { Sats, Section } from '../../elements.ts';
 import type { Session, User } from './api-client.ts';
 import { FieldForm, Problem, Status, useAction, useLoaded } from './elements.tsx';
+import { findMintUrlProblem } from './problem-text.ts';
 
 /** The mint chooses its name and description. Missing fields are unknown. */
 interface Mint {
@@ -79,7 +80,12 @@ async function patch({ api, onUserChange }: Session, path: string, body: object)
 function MintForm(session: Session) {
   const [url, setUrl] = useState('');
   const { isRunning, problem, success, run } = useAction(async () => {
-    const mint_url = url.includes('://') ? url.trim() : `https://${url.trim()}`;
+    const text = url.trim();
+    const mint_url = text === '' || text.includes('://') ? text : `https://${text}`;
+    const urlProblem = findMintUrlProblem(mint_url);
+    if (urlProblem !== null) {
+      throw new Error(urlProblem);
+    }
     const { mintUrl } = await patch(session, '/api/v2/user/mint', { mint_url });
     setUrl('');
     return `Saved. Future payments go to ${mintUrl}.`;

@@ -5,12 +5,9 @@ import { ApiError } from './api-client.ts';
 const RETRY = ' Try again in a minute.';
 
 const ADVICE: { readonly [code in ErrorCode]?: string } = {
-  unauthorized: ' Sign out and sign in again, and check the clock of your device.',
+  unauthorized: ' Sign out, then sign in again.',
   internal: RETRY,
   unavailable: RETRY,
-  mint_unusable:
-    ' Check the address. The mint may also be unreachable at the moment, or it may not offer Lightning payments in ' +
-    'sats. Nothing was changed.',
   name_invalid: ' Choose another name.',
   name_reserved: ' Choose another name, or ask the operator of this server.',
   name_taken: ' Choose another name.',
@@ -25,8 +22,18 @@ export function describeProblem(error: unknown): string {
     return error instanceof Error ? error.message : String(error);
   }
   const { code, status, message } = error;
+  if (code === 'unauthorized' && isClockWrong(error)) {
+    return 'The clock of this device is wrong. Set it, then sign in again.';
+  }
   if (code === 'locking_unsupported') {
     return 'This mint cannot lock quotes. Choose another mint, or do without “Lock quotes”.';
+  }
+  // The API does not say what is wrong with the mint.
+  if (code === 'mint_unusable') {
+    return (
+      'The server could not use this mint, and nothing was changed. Check the address: perhaps it is not the one of a ' +
+      'mint. Or the mint is unreachable at the moment, or offers no Lightning payments in sats.'
+    );
   }
   if (code === null) {
     const isTemporary = status === 429 || status >= 500;
@@ -35,10 +42,15 @@ export function describeProblem(error: unknown): string {
   return `${message}${ADVICE[code] ?? ''}`;
 }
 
+/** Signatures are valid for a minute. */
+function isClockWrong({ headers }: ApiError): boolean {
+  return Math.abs(Date.now() - Date.parse(headers.get('date') ?? '')) > 60_000;
+}
+
 const PAYMENT_ADVICE: { readonly [code in ErrorCode]?: string } = {
+  // The token may be spent or not.
   payment_required:
-    ' The name was not bought. Paste another token that pays the request. If this token is still unspent, you can ' +
-    'take it back into your wallet.',
+    ' The name was not bought, and this attempt did not use the token. Paste another one that pays the request.',
   // An earlier token has already begun this purchase.
   token_not_used:
     ' Take it back into your wallet. Then paste the first token again, which is not spent twice, and press “Buy”.',
@@ -78,6 +90,18 @@ export function isOutcomeUnknown(error: unknown): boolean {
   return (
     error instanceof TypeError || (error instanceof DOMException && error.name === 'TimeoutError')
   );
+}
+
+/** Returns why an entered address cannot be that of a mint, or null. The server checks everything else. */
+export function findMintUrlProblem(url: string): string | null {
+  if (url === '') {
+    return 'Enter the address of a mint, such as https://mint.example.';
+  }
+  // Chromium accepts spaces in host names.
+  if (/\s/.test(url) || !URL.canParse(url)) {
+    return 'This is not a web address. The address of a mint looks like https://mint.example.';
+  }
+  return /^https?:/i.test(url) ? null : 'The address of a mint starts with https://.';
 }
 
 /** Returns why a text cannot be sent as a token, or null. The server checks everything else. */
