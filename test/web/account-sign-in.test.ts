@@ -23,6 +23,7 @@ async function openSignIn(
 ) {
   const { secretKey } = environment.newWallet();
   const page = await browser.openPage(`${environment.origin}/account`, {
+    expectedStatuses: [401],
     prepare: async (newPage) => {
       await addNostrExtension(newPage, secretKey, approve);
       await prepare(newPage);
@@ -75,7 +76,7 @@ it('does not move when its script starts late', async () => {
   expect(await page.evaluate<number>('__layoutShift')).toBeLessThan(0.1);
 });
 
-it('signs in and out, and forgets the session when the page is reloaded', async () => {
+it('signs in and out', async () => {
   const { page, button } = await openSignIn(async () => undefined);
   await button.click();
   await expect.poll(() => hasFocus(heading(page, 'Your account'))).toBe(true);
@@ -86,7 +87,45 @@ it('signs in and out, and forgets the session when the page is reloaded', async 
   await button.click();
   await heading(page, 'Received payments').waitFor();
   expect(await heading(page, 'Sign in').count()).toBe(0);
-  // `useBrowser` checks that no cookie and no storage has the token.
+});
+
+it('keeps the session in all tabs until the user signs out', async () => {
+  let signatureCount = 0;
+  const { page, button } = await openSignIn(async () => {
+    signatureCount += 1;
+  });
+  const account = heading(page, 'Received payments');
+  await button.click();
+  await account.waitFor();
+  await page.reload();
+  await account.waitFor();
+  const link = page.getByRole('navigation').getByRole('link', { name: 'Your account' });
+  expect(await link.getAttribute('aria-current')).toBe('page');
+  await page.getByRole('link', { name: 'nutpost' }).click();
+  expect(await link.getAttribute('aria-current')).toBeNull();
+  await link.click();
+  await account.waitFor();
+
+  const secondTab = await page.context().newPage();
+  await secondTab.goto(page.url());
+  await heading(secondTab, 'Received payments').waitFor();
+  expect(signatureCount).toBe(1);
+
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await heading(secondTab, 'Sign in').waitFor();
+  expect(await page.evaluate('sessionStorage.length')).toBe(0);
+  await secondTab.reload();
+  await heading(secondTab, 'Sign in').waitFor();
+  await page.goBack();
+  await page.goBack();
+  await heading(page, 'Sign in').waitFor();
+});
+
+it('asks to sign in again when a session that was kept has expired', async () => {
+  const { page, button } = await openSignIn(async () => undefined);
+  await button.click();
+  await heading(page, 'Received payments').waitFor();
+  await page.evaluate(`sessionStorage.session = '{"token":"expired","pubkey":""}'`);
   await page.reload();
   await heading(page, 'Sign in').waitFor();
 });

@@ -94,7 +94,7 @@ function renderPage(site: Site, page: Page): string {
             <img src=${assets.getPath(logo.name)} alt="" width="32" height="32" />
             <span>${siteName}</span>
           </a>
-          <nav aria-label="Main"><a href="/account">Your account</a></nav>
+          <nav aria-label="Main"><a href="/account" aria-current=${script === 'account' ? 'page' : undefined}>Your account</a></nav>
         </header>
         <main id="content">${page.content}</main>
         <footer>

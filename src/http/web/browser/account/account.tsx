@@ -1,36 +1,109 @@
-import { render } from 'preact';
-import { useState } from 'preact/hooks';
+import { type ComponentChildren, render } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
 import { getElement } from '../common.ts';
 import { AddressesSection } from './addresses-section.tsx';
 import { ApiClient, type User } from './api-client.ts';
 import { CollectSection } from './collect-section.tsx';
-import { Button, useFocusOnChange } from './elements.tsx';
+import { Button, Problem, useFocusOnChange, useLoaded } from './elements.tsx';
 import { MintSection } from './mint-section.tsx';
 import { PaymentsSection } from './payments-section.tsx';
+import { readSession } from './saved-session.ts';
 import { SignIn } from './sign-in.tsx';
-import type { Signer } from './signer.ts';
+import { type Signer, SignerError } from './signer.ts';
+import { announceSignOut, announceUser, followTabs, requestSession } from './tabs.ts';
 import { UsernameSection } from './username-section.tsx';
 
-function Account({ signerRelay }: { signerRelay: string }) {
-  const [session, setSession] = useState<{ signer: Signer; api: ApiClient; user: User } | null>(
-    null,
+interface AccountSession {
+  signer: Signer;
+  api: ApiClient;
+  user: User;
+}
+
+function Page({ signerRelay }: { signerRelay: string }) {
+  const { data, problem, reload } = useLoaded(restoreSession, []);
+  if (data === null && problem === null) {
+    return (
+      <>
+        <h1>Your account</h1>
+        <p class="loading">Loading…</p>
+      </>
+    );
+  }
+  return (
+    <Account restoredSession={data?.session ?? null} signerRelay={signerRelay}>
+      <Problem text={problem} onRetry={reload} />
+    </Account>
   );
+}
+
+/** Continues the session of this tab, or that of another one. */
+async function restoreSession(): Promise<{ session: AccountSession | null }> {
+  const savedSession = readSession() ?? (await requestSession());
+  if (savedSession === null) {
+    return { session: null };
+  }
+  const controller = new AbortController();
+  const signer: Signer = {
+    signEvent: () =>
+      Promise.reject(new SignerError('Your session has ended. Sign out, then sign in again.')),
+    close: () => controller.abort(),
+  };
+  try {
+    const api = new ApiClient(signer, controller.signal, savedSession);
+    return { session: { signer, api, user: await fetchUser(api) } };
+  } catch (error) {
+    if (!(error instanceof SignerError)) {
+      throw error;
+    }
+    signer.close();
+    return { session: null };
+  }
+}
+
+async function fetchUser(api: ApiClient): Promise<User> {
+  const { data } = await api.request<{ user: User }>('/api/v2/user/info');
+  return data.user;
+}
+
+interface AccountProps {
+  restoredSession: AccountSession | null;
+  signerRelay: string;
+  /** Shown while nobody is signed in. */
+  children: ComponentChildren;
+}
+
+function Account({ restoredSession, signerRelay, children }: AccountProps) {
+  const [session, setSession] = useState(restoredSession);
   const heading = useFocusOnChange<HTMLHeadingElement>(session === null);
   const signIn = async (signer: Signer, signal: AbortSignal) => {
-    const api = new ApiClient(signer);
-    const { data } = await api.request<{ user: User }>('/api/v2/user/info');
+    const api = new ApiClient(signer, signal);
+    const user = await fetchUser(api);
     signal.throwIfAborted();
-    setSession({ signer, api, user: data.user });
+    setSession({ signer, api, user });
   };
-  // A change may finish after the user has signed out.
-  const changeUser = (user: User) =>
+  const showUser = (user: User) =>
     setSession((current) =>
+      // A change may finish after the user has signed out.
       current && current.api === session?.api ? { ...current, user } : current,
     );
-  const signOut = () => {
+  const changeUser = (user: User) => {
+    announceUser(user);
+    showUser(user);
+  };
+  const closeSession = () => {
     session?.signer.close();
     setSession(null);
   };
+  const signOut = () => {
+    if (session !== null) {
+      announceSignOut(session.user);
+    }
+    closeSession();
+  };
+  useEffect(
+    () => (session === null ? undefined : followTabs(session.user, showUser, closeSession)),
+    [session],
+  );
   return (
     <>
       <div class="row spread">
@@ -40,7 +113,10 @@ function Account({ signerRelay }: { signerRelay: string }) {
         {session !== null && <Button onClick={signOut}>Sign out</Button>}
       </div>
       {session === null ? (
-        <SignIn signerRelay={signerRelay} onSigner={signIn} />
+        <>
+          {children}
+          <SignIn signerRelay={signerRelay} onSigner={signIn} />
+        </>
       ) : (
         <>
           <PaymentsSection {...session} />
@@ -56,4 +132,4 @@ function Account({ signerRelay }: { signerRelay: string }) {
 
 const root = getElement('account', HTMLElement);
 root.replaceChildren();
-render(<Account signerRelay={root.dataset['signerRelay'] ?? ''} />, root);
+render(<Page signerRelay={root.dataset['signerRelay'] ?? ''} />, root);

@@ -1,5 +1,6 @@
 import { HTTPAuth } from 'nostr-tools/kinds';
 import type { ErrorCode } from '../../../../errors.ts';
+import { type SavedSession, saveSession } from './saved-session.ts';
 import { type Signer, SignerError } from './signer.ts';
 
 const TOKEN_PATH = '/api/v2/auth/nip98';
@@ -41,15 +42,23 @@ interface ApiRequest {
   headers?: Record<string, string>;
 }
 
-/** Calls the public API of this server. Gets a JWT with one signature (NIP-98), and keeps it in memory only. */
+/** Calls the public API of this server. Gets a JWT with one signature (NIP-98), and saves it until the signal aborts. */
 export class ApiClient {
   readonly #signer: Signer;
+  readonly #signal: AbortSignal;
   #pubkey: string | null = null;
   /** The JWT, or the request for one. Concurrent requests share it, so that the user signs once. */
   #token: Promise<string> | null = null;
 
-  constructor(signer: Signer) {
+  constructor(signer: Signer, signal: AbortSignal, session: SavedSession | null = null) {
     this.#signer = signer;
+    this.#signal = signal;
+    signal.addEventListener('abort', () => saveSession(null));
+    if (session !== null) {
+      this.#pubkey = session.pubkey;
+      this.#token = Promise.resolve(session.token);
+      saveSession(session);
+    }
   }
 
   /** Throws ApiError, SignerError, or, if the server did not respond, TypeError or TimeoutError. */
@@ -88,7 +97,11 @@ export class ApiClient {
         headers: { authorization: await this.#signRequest(`${location.origin}${TOKEN_PATH}`) },
         signal: AbortSignal.timeout(RESPONSE_TIMEOUT_MS),
       });
-      return (await readResponse<{ token: string }>(response)).data.token;
+      const { token } = (await readResponse<{ token: string }>(response)).data;
+      if (!this.#signal.aborted) {
+        saveSession({ token, pubkey: this.#pubkey ?? '' });
+      }
+      return token;
     } catch (error) {
       this.#token = null;
       throw error;

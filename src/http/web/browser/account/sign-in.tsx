@@ -60,7 +60,8 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
     <Section title="Sign in">
       <p>
         Your signature proves that you own a Nostr key. This page never asks for your secret key
-        (nsec), and forgets the session when you close it.
+        (nsec). You stay signed in until you sign out or close the tab; after a reload, for up to 30
+        minutes.
       </p>
       <Problem text={signIn.problem} />
       {waitingFor !== null && (
