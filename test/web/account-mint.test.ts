@@ -1,3 +1,4 @@
+import type { Route } from 'playwright-core';
 import { expect, it } from 'vitest';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 import type { RecipientClient } from '../helpers/recipients/recipient-client.ts';
@@ -18,7 +19,7 @@ async function openMintSection() {
     await content.getByLabel('Choose another mint').fill(url);
     await content.getByRole('button', { name: 'Use this mint' }).click();
   };
-  return { wallet, content, chooseMint };
+  return { wallet, page, content, chooseMint };
 }
 
 async function fetchSettings(wallet: RecipientClient) {
@@ -74,4 +75,29 @@ it('locks quotes if the mint can do that', async () => {
   await content.getByRole('alert').filter({ hasText: 'This mint cannot lock quotes' }).waitFor();
   expect(await lock.isChecked()).toBe(false);
   expect(await fetchSettings(wallet)).toMatchObject({ lockQuote: false });
+});
+
+it('shows a new setting while it is saved, takes it back if that fails, and updates other tabs', async () => {
+  const { page, content } = await openMintSection();
+  const lock = content.getByRole('checkbox', { name: 'Lock quotes' });
+  const answer = Promise.withResolvers<void>();
+  const fail = async (route: Route) => {
+    await answer.promise;
+    await route.fulfill({ status: 400, json: { code: 'invalid', message: 'Refused.' } });
+  };
+  await page.route('**/api/v2/user/lock', fail);
+  await lock.click();
+  await content.getByText('Saving…').waitFor();
+  expect(await lock.isChecked()).toBe(true);
+  answer.resolve();
+  await content.getByRole('alert').filter({ hasText: 'Refused.' }).waitFor();
+  expect(await lock.isChecked()).toBe(false);
+
+  const secondTab = await page.context().newPage();
+  await secondTab.goto(page.url());
+  const secondLock = section(secondTab, 'Your mint').getByRole('checkbox');
+  expect(await secondLock.isChecked()).toBe(false);
+  await page.unroute('**/api/v2/user/lock');
+  await lock.click();
+  await expect.poll(() => secondLock.isChecked()).toBe(true);
 });

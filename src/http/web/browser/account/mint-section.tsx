@@ -113,7 +113,9 @@ function MintForm(session: Session) {
 }
 
 function LockSetting(session: Session) {
+  const [chosen, setChosen] = useState(session.user.lockQuote);
   const { isRunning, problem, success, run } = useAction(async (lockQuotes: boolean) => {
+    setChosen(lockQuotes);
     const { lockQuote } = await patch(session, '/api/v2/user/lock', { lockQuotes });
     return `Saved. New quotes are ${lockQuote ? 'locked' : 'not locked'}.`;
   });
@@ -122,9 +124,10 @@ function LockSetting(session: Session) {
       <label class="switch">
         <input
           type="checkbox"
-          checked={session.user.lockQuote}
+          checked={isRunning ? chosen : session.user.lockQuote}
           aria-disabled={isRunning}
           aria-describedby="lock-hint"
+          onClick={(event) => isRunning && event.preventDefault()}
           onChange={({ currentTarget }) => void run(currentTarget.checked)}
         />
         Lock quotes
@@ -134,7 +137,7 @@ function LockSetting(session: Session) {
         cdk need this on, while cashu.me, Nutshell and wallets built with coco need it off.
       </p>
       <Problem text={problem} />
-      <Status text={success} />
+      <Status text={isRunning ? 'Saving…' : success} />
     </>
   );
 }
