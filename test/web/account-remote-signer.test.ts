@@ -27,7 +27,7 @@ async function openSignIn() {
     const npub = nip19.npubEncode(getPublicKey(userKey));
     await section(page, 'Your addresses').getByText(npub).first().waitFor();
   };
-  return { relay, signer, page, connect, waitForAccount };
+  return { relay, userKey, signer, page, connect, waitForAccount };
 }
 
 it('signs in with the address of a signer (bunker://)', async () => {
@@ -52,6 +52,42 @@ it('signs in with a signer that scans the page’s QR code (nostrconnect://)', a
   await signer.acceptConnection(uri.replace(/secret=[^&]+/, 'secret=guessed'));
   await signer.acceptConnection(uri);
   await waitForAccount();
+});
+
+it('finds the answer of a signer after the connection to the relay was interrupted', async () => {
+  const { relay, userKey, page, waitForAccount } = await openSignIn();
+  relay.switches.storesEphemeralEvents = true;
+  await page.getByRole('button', { name: 'Show QR code' }).click();
+  const uri = await readQrCode(page.getByRole('img', { name: 'QR code' }));
+  await relay.waitForEvents(() => relay.connections.open === 2);
+  await relay.stop();
+  await relay.restart();
+  const signer = await RemoteSigner.start(relay.url, userKey);
+  await signer.acceptConnection(uri);
+  await waitForAccount();
+});
+
+it('looks for the answer of a signer when the user returns to the page', async () => {
+  const { relay, signer, page, waitForAccount } = await openSignIn();
+  relay.switches.storesEphemeralEvents = true;
+  relay.switches.queryHandling = 'ignore';
+  await page.getByRole('button', { name: 'Show QR code' }).click();
+  const uri = await readQrCode(page.getByRole('img', { name: 'QR code' }));
+  await signer.acceptConnection(uri);
+  relay.switches.queryHandling = 'answer';
+  await page.evaluate(`document.dispatchEvent(new Event('visibilitychange'))`);
+  await waitForAccount();
+});
+
+it('shows the page on which the signer’s user approves, until the answer arrives', async () => {
+  const { signer, page, connect, waitForAccount } = await openSignIn();
+  const approval = Promise.withResolvers<void>();
+  signer.approval = approval.promise;
+  await connect(signer.bunkerUrl);
+  await page.getByRole('link', { name: 'Open signer.example' }).waitFor();
+  approval.resolve();
+  await waitForAccount();
+  expect(await page.getByRole('dialog').count()).toBe(0);
 });
 
 it('explains what is wrong, and lets the user try again', async () => {

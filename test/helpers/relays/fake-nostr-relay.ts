@@ -20,6 +20,8 @@ export interface FakeNostrRelaySwitches {
   eventHandling: 'answer' | 'ignore' | 'store_and_ignore';
   /** Queries (REQ) get results, get no response, or are rejected: the value is then the message of CLOSED. */
   queryHandling: 'answer' | 'ignore' | `${string}:${string}`;
+  /** Many relays keep ephemeral events for a few minutes. */
+  storesEphemeralEvents: boolean;
 }
 
 const DEFAULT_SWITCHES: Readonly<FakeNostrRelaySwitches> = {
@@ -28,6 +30,7 @@ const DEFAULT_SWITCHES: Readonly<FakeNostrRelaySwitches> = {
   auth: 'none',
   eventHandling: 'answer',
   queryHandling: 'answer',
+  storesEphemeralEvents: false,
 };
 
 interface RelayClient {
@@ -217,8 +220,8 @@ export class FakeNostrRelay {
     const { eventHandling } = this.switches;
     const isStored = this.events.has(event.id);
     if (!isStored && eventHandling !== 'ignore') {
-      // Relays only forward ephemeral events (NIP-01).
-      if (!isEphemeralKind(event.kind)) {
+      // Relays need not keep ephemeral events (NIP-01).
+      if (!isEphemeralKind(event.kind) || this.switches.storesEphemeralEvents) {
         this.storeEvent(event);
       }
       this.#forwardEvent(event);

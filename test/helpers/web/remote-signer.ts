@@ -8,6 +8,8 @@ import { onTestFinished } from 'vitest';
 export class RemoteSigner {
   readonly calls: string[] = [];
   refuses = false;
+  /** If not null, the signer asks the user to approve signatures on its web page, and waits for this. */
+  approval: Promise<void> | null = null;
   readonly #relay: Relay;
   readonly #userKey: Uint8Array;
   readonly #ownKey = generateSecretKey();
@@ -53,7 +55,15 @@ export class RemoteSigner {
     const { id, method, params } = JSON.parse(json);
     this.calls.push(method);
     // The relay confirms each event, unless the test ends first.
-    this.#send(pubkey, { id, ...this.#answer(method, params) }).catch(() => undefined);
+    this.#respond(pubkey, id, method, params).catch(() => undefined);
+  }
+
+  async #respond(pubkey: string, id: string, method: string, params: string[]): Promise<void> {
+    if (this.approval !== null && method === 'sign_event') {
+      await this.#send(pubkey, { id, result: 'auth_url', error: 'https://signer.example/approve' });
+      await this.approval;
+    }
+    await this.#send(pubkey, { id, ...this.#answer(method, params) });
   }
 
   #answer(method: string, [first = '', secret]: string[]): object {

@@ -67,11 +67,46 @@ export function inviteSigner(
 }
 
 function openPool(signal: AbortSignal): SimplePool {
-  const pool = new SimplePool({ enablePing: true });
+  const pool = new SignerPool({ enablePing: true, enableReconnect: true });
+  // Phones suspend connections while the user is in the signer's app.
+  document.addEventListener('visibilitychange', () => document.hidden || pool.queryAgain(), {
+    signal,
+  });
   // The other listeners of the signal close subscriptions, for which the library still needs the connections.
   signal.addEventListener('abort', () => setTimeout(() => pool.destroy(), 0));
   return pool;
 }
+
+/** Finds answers that were sent while it was not connected, if the relay keeps them for a few minutes. */
+class SignerPool extends SimplePool {
+  readonly #since = Math.floor(Date.now() / 1_000) - MAX_CLOCK_DIFFERENCE_SECONDS;
+
+  override async ensureRelay(...args: Parameters<SimplePool['ensureRelay']>) {
+    const relay = await super.ensureRelay(...args);
+    relay.resubscribeBackoff = RECONNECT_PAUSES_MS;
+    return relay;
+  }
+
+  override subscribe(...[relays, filter, params]: Parameters<SimplePool['subscribe']>) {
+    // The library's limit of 0 excludes earlier events.
+    const { limit: _limit, ...conditions } = filter;
+    return super.subscribe(relays, { ...conditions, since: this.#since }, params);
+  }
+
+  queryAgain(): void {
+    for (const { connected, openSubs } of this.relays.values()) {
+      for (const subscription of connected ? openSubs.values() : []) {
+        subscription.fire();
+      }
+    }
+  }
+}
+
+/** Between the clocks of this device and of the signer. */
+const MAX_CLOCK_DIFFERENCE_SECONDS = 300;
+
+/** The library's own pauses start with ten seconds. The last one repeats. */
+const RECONNECT_PAUSES_MS = [1_000, 2_000, 5_000, 10_000];
 
 function signUntilAborted(bunker: BunkerSigner, signal: AbortSignal): SignEvent {
   signal.addEventListener('abort', () => void bunker.close());
@@ -86,10 +121,14 @@ function waitForResponse<Result>(response: Promise<Result>, signal: AbortSignal)
     }
     throw error;
   });
-  return waitForSigner(SIGNER_NAME, explainedResponse, signal);
+  return waitForSigner(SIGNER_NAME, explainedResponse, signal).finally(() =>
+    approvalDialog?.close(),
+  );
 }
 
-/** Shows a link to the signer's page on which the user has to approve a request (`auth_url` of NIP-46). */
+let approvalDialog: HTMLDialogElement | null = null;
+
+/** Shows a link to the signer's page on which the user has to approve a request (`auth_url` of NIP-46), until the response arrives. */
 function showApprovalLink(url: string): void {
   if (!URL.canParse(url) || new URL(url).protocol !== 'https:') {
     return;
@@ -104,5 +143,8 @@ function showApprovalLink(url: string): void {
   const button = document.createElement('button');
   button.textContent = 'Close';
   button.className = 'secondary';
-  showDialog('Your signer asks you to approve the request on its own page.', [link, button]);
+  approvalDialog = showDialog('Your signer asks you to approve the request on its own page.', [
+    link,
+    button,
+  ]);
 }
