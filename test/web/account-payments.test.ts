@@ -29,10 +29,13 @@ it('shows a payment and its collection as they happen', async () => {
   await content.getByText('You have no payments yet').waitFor();
   await content.getByText('Live', { exact: true }).waitFor();
 
-  const query = `amount=2100000&comment=${encodeURIComponent('for the coffee')}`;
+  const query = `amount=2100000&comment=${encodeURIComponent('for\nthe coffee')}`;
   const invoice = await receivePayment(environment, wallet, query);
   const payment = content.getByRole('listitem');
-  await payment.getByText('for the coffee').waitFor();
+  const comment = payment.getByText('for the coffee');
+  expect(await comment.evaluate((element) => getComputedStyle(element).whiteSpace)).toBe(
+    'pre-line',
+  );
   await payment.getByText('2,100 sats').waitFor();
   await payment.getByText('waiting to be collected').waitFor();
   await content.getByRole('status').filter({ hasText: 'New payment: 2,100 sats' }).waitFor();
@@ -80,7 +83,9 @@ it('pages through many payments, and exports all of them', async () => {
     }
   }
   expect(seenAmounts).toEqual(amounts.toReversed());
-  expect(await content.getByRole('button', { name: 'Older' }).isDisabled()).toBe(true);
+  const older = content.getByRole('button', { name: 'Older' });
+  expect(await older.getAttribute('aria-disabled')).toBe('true');
+  expect(await older.evaluate((element) => element === document.activeElement)).toBe(true);
   await content.getByRole('button', { name: 'Newer' }).click();
   await content.getByText('41–50 of 60').waitFor();
 
@@ -90,6 +95,20 @@ it('pages through many payments, and exports all of them', async () => {
   const [header, ...rows] = csv.trimEnd().split('\r\n');
   expect(header).toContain('time,amount_sat,state');
   expect(rows.map((row) => Number(row.split(',')[1]))).toEqual(seenAmounts);
+});
+
+it('says that more payments are arriving if the server has counted more than it lists', async () => {
+  const wallet = environment.newWallet();
+  await insertPaidQuotes(environment.database, wallet.pubkey, 2);
+  const page = await openAccount(browser, wallet, {
+    prepare: (newPage) =>
+      newPage.route('**/api/v2/wallet/summary', async (route) => {
+        const response = await route.fetch();
+        const { data } = await response.json();
+        await route.fulfill({ response, json: { data: { ...data, payments: 5 } } });
+      }),
+  });
+  await page.getByText('3 more payments are arriving…').waitFor();
 });
 
 it('shows the collection of old payments, on their page and in the totals', async () => {
@@ -140,6 +159,12 @@ it('shows the user’s addresses', async () => {
     `${environment.origin}/.well-known/lnurlp/addressee`,
   );
   await content.getByText(`${wallet.npub}@`).first().waitFor();
+  await page.context().grantPermissions(['clipboard-write']);
+  const copyButton = content.locator('[data-copy]').first();
+  const width = await copyButton.evaluate((element) => element.getBoundingClientRect().width);
+  await copyButton.click();
+  await content.getByRole('status').filter({ hasText: 'Copied' }).waitFor({ state: 'attached' });
+  expect(await copyButton.evaluate((element) => element.getBoundingClientRect().width)).toBe(width);
   await content.getByRole('link', { name: 'Payment page' }).first().click();
   await page.waitForURL('**/addressee');
 });

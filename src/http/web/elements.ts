@@ -59,6 +59,7 @@ export function CopyableText({ id, text, label, children }: CopyableTextProps) {
       <button type="button" class="secondary" data-copy hidden=${!canCopy}>
         ${label}
       </button>
+      <span role="status" class="visually-hidden"></span>
     </div>
   `;
 }

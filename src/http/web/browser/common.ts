@@ -39,15 +39,20 @@ for (const button of document.querySelectorAll<HTMLElement>('[data-copy]')) {
 }
 
 document.addEventListener('click', ({ target }) => {
-  const button = target instanceof Element ? target.closest('[data-copy]') : null;
+  const button = target instanceof Element ? target.closest<HTMLElement>('[data-copy]') : null;
   if (button === null) {
     return;
   }
-  const label = button.textContent;
+  // A second click finds the outcome of the first one instead of the label.
+  button.dataset['label'] ??= button.textContent;
+  button.style.minWidth = `${button.getBoundingClientRect().width}px`;
+  const status = button.parentElement?.querySelector('[role="status"]');
   const showBriefly = (outcome: string) => {
     button.textContent = outcome;
+    status?.replaceChildren(outcome);
     setTimeout(() => {
-      button.textContent = label;
+      button.textContent = button.dataset['label'] ?? '';
+      status?.replaceChildren();
     }, 1_500);
   };
   const text = button.parentElement?.querySelector('code')?.textContent ?? '';

@@ -58,7 +58,9 @@ export function PaymentsSection({ api }: { api: ApiClient }) {
   );
 }
 
-function Totals({ summary: { payments, amount, waiting, complete } }: PaymentsPage) {
+function Totals({ total, summary: { payments, amount, waiting, complete } }: PaymentsPage) {
+  // The server lists at most a few payments per second, and counts all at once.
+  const arrivingCount = complete ? Math.max(0, payments - total) : 0;
   return (
     <>
       <dl class="totals">
@@ -66,6 +68,12 @@ function Totals({ summary: { payments, amount, waiting, complete } }: PaymentsPa
         <Total title="Waiting to be collected" {...waiting} />
       </dl>
       {!complete && <p class="hint">Totals of your latest {formatPayments(payments)}.</p>}
+      {arrivingCount > 0 && (
+        <p class="hint">
+          {arrivingCount === 1 ? '1 more payment is' : `${arrivingCount} more payments are`}{' '}
+          arriving…
+        </p>
+      )}
     </>
   );
 }
@@ -103,7 +111,7 @@ function PaymentItem({ payment }: { payment: Payment }) {
         </time>
       </p>
       {comment !== '' && (
-        <p class="breakable" dir="auto">
+        <p class="comment breakable" dir="auto">
           {comment}
         </p>
       )}
@@ -126,13 +134,20 @@ function Pages({ offset, total, payments, onChoose }: PagesProps) {
   const end = offset + payments.length;
   return (
     <nav class="row spread pages" aria-label="Pages of payments">
-      <Button disabled={offset === 0} onClick={() => onChoose(Math.max(0, offset - PAGE_SIZE))}>
+      {/* Disabled buttons would lose the focus. */}
+      <Button
+        aria-disabled={offset === 0}
+        onClick={() => offset > 0 && onChoose(Math.max(0, offset - PAGE_SIZE))}
+      >
         Newer
       </Button>
       <span>
         {(offset + 1).toLocaleString()}–{end.toLocaleString()} of {total.toLocaleString()}
       </span>
-      <Button disabled={end >= total} onClick={() => onChoose(offset + PAGE_SIZE)}>
+      <Button
+        aria-disabled={end >= total}
+        onClick={() => end < total && onChoose(offset + PAGE_SIZE)}
+      >
         Older
       </Button>
     </nav>
@@ -150,7 +165,7 @@ function Export({ api }: { api: ApiClient }) {
   );
   return (
     <>
-      <Button disabled={isRunning} onClick={() => void run()}>
+      <Button aria-disabled={isRunning} onClick={() => void run()}>
         {isRunning ? progress || 'Reading…' : 'Export as CSV'}
       </Button>
       <Problem text={problem && `The export failed. ${problem}`} />
