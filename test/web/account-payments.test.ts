@@ -38,6 +38,11 @@ it('shows a payment and its collection as they happen', async () => {
   );
   await payment.getByText('2,100 sats').waitFor();
   await payment.getByText('waiting to be collected').waitFor();
+  await payment.getByText(`Mint: ${new URL(environment.mint.url).host}`).waitFor();
+  const waiting = section(page, 'Waiting to be collected');
+  await waiting.getByText('2,100 sats').waitFor();
+  await waiting.getByRole('link', { name: 'How to collect' }).click();
+  expect(page.url()).toMatch(/#section-how-to-collect$/);
   await content.getByRole('status').filter({ hasText: 'New payment: 2,100 sats' }).waitFor();
 
   const quote = [...environment.mint.quotes.values()].find(({ request }) => request === invoice);
@@ -126,16 +131,17 @@ it('shows the collection of old payments, on their page and in the totals', asyn
     prepare: (newPage) => newPage.clock.install(),
   });
   const content = section(page, 'Received payments');
-  await content.getByText('12 payments').nth(1).waitFor();
+  const waiting = section(page, 'Waiting to be collected');
+  await waiting.getByText('12 payments').waitFor();
   await collect(1);
   await page.clock.fastForward(30_000);
-  await content.getByText('11 payments').waitFor();
+  await waiting.getByText('11 payments').waitFor();
 
   await content.getByRole('button', { name: 'Older' }).click();
   await content.getByText('11–12 of 12').waitFor();
   await collect(2);
   await content.getByText('collected', { exact: true }).nth(1).waitFor();
-  await content.getByText('10 payments').waitFor();
+  await waiting.getByText('10 payments').waitFor();
 });
 
 it('reports that the server does not respond', async () => {

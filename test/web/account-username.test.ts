@@ -80,6 +80,7 @@ it('sells a name for a token', async () => {
   await content.getByText(`${address} is yours now`).waitFor();
   expect(await fetchUsernameOwner(environment.origin, 'buyer')).toBe(wallet.pubkey);
   await content.locator('code', { hasText: address }).waitFor();
+  await content.getByText('For 30 days, only you can take it back').waitFor();
 });
 
 it('keeps the token in its field after each refusal', async () => {

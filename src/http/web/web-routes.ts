@@ -99,7 +99,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
   });
 
   app.get('/account', { config }, async (_request, reply) =>
-    sendPage(reply, web, accountPage(web.signerRelay, context.allowPrivateNetworks)),
+    sendPage(reply, web, accountPage(web.signerRelay, context)),
   );
 
   const sendPaymentPage = async (
@@ -175,14 +175,15 @@ function serveAssets(app: FastifyInstance, { files, wellKnownFiles }: Assets): v
   }
 }
 
-function accountPage(signerRelay: string, allowInsecureRelays: boolean): Page {
+function accountPage(signerRelay: string, { allowPrivateNetworks, usernames }: HttpContext): Page {
+  const graceDays = usernames.policy.graceMs / 86_400_000;
   return {
     title: 'Your account',
     script: 'account',
     // Any relay, because the user chooses those of a remote signer.
-    connectSources: allowInsecureRelays ? 'wss: ws:' : 'wss:',
+    connectSources: allowPrivateNetworks ? 'wss: ws:' : 'wss:',
     content: html`
-      <div id="account" data-signer-relay=${signerRelay}>
+      <div id="account" data-signer-relay=${signerRelay} data-grace-days=${graceDays}>
         <h1>Your account</h1>
         <p class="loading">Loading…</p>
         <p class="problem late" role="alert">

@@ -6,7 +6,7 @@ import { ApiClient, type User } from './api-client.ts';
 import { CollectSection } from './collect-section.tsx';
 import { Button, Problem, useFocusOnChange, useLoaded } from './elements.tsx';
 import { MintSection } from './mint-section.tsx';
-import { PaymentsSection } from './payments-section.tsx';
+import { PaymentsSections } from './payments-section.tsx';
 import { readSession } from './saved-session.ts';
 import { SignIn } from './sign-in.tsx';
 import { type Signer, SignerError } from './signer.ts';
@@ -19,7 +19,14 @@ interface AccountSession {
   user: User;
 }
 
-function Page({ signerRelay }: { signerRelay: string }) {
+interface PageProps {
+  /** The default relay for remote signers. */
+  signerRelay: string;
+  /** How many days a replaced username stays reserved. */
+  graceDays: number;
+}
+
+function Page(props: PageProps) {
   const { data, problem, reload } = useLoaded(restoreSession, []);
   if (data === null && problem === null) {
     return (
@@ -30,7 +37,7 @@ function Page({ signerRelay }: { signerRelay: string }) {
     );
   }
   return (
-    <Account restoredSession={data?.session ?? null} signerRelay={signerRelay}>
+    <Account {...props} restoredSession={data?.session ?? null}>
       <Problem text={problem} onRetry={reload} />
     </Account>
   );
@@ -65,14 +72,13 @@ async function fetchUser(api: ApiClient): Promise<User> {
   return data.user;
 }
 
-interface AccountProps {
+interface AccountProps extends PageProps {
   restoredSession: AccountSession | null;
-  signerRelay: string;
   /** Shown while nobody is signed in. */
   children: ComponentChildren;
 }
 
-function Account({ restoredSession, signerRelay, children }: AccountProps) {
+function Account({ restoredSession, signerRelay, graceDays, children }: AccountProps) {
   const [session, setSession] = useState(restoredSession);
   const heading = useFocusOnChange<HTMLHeadingElement>(session === null);
   const signIn = async (signer: Signer, signal: AbortSignal) => {
@@ -119,11 +125,12 @@ function Account({ restoredSession, signerRelay, children }: AccountProps) {
         </>
       ) : (
         <>
-          <PaymentsSection {...session} />
-          <AddressesSection {...session} />
-          <UsernameSection {...session} onUserChange={changeUser} />
-          <MintSection {...session} onUserChange={changeUser} />
+          <PaymentsSections {...session}>
+            <AddressesSection {...session} />
+          </PaymentsSections>
           <CollectSection {...session} />
+          <UsernameSection {...session} graceDays={graceDays} onUserChange={changeUser} />
+          <MintSection {...session} onUserChange={changeUser} />
         </>
       )}
     </>
@@ -132,4 +139,5 @@ function Account({ restoredSession, signerRelay, children }: AccountProps) {
 
 const root = getElement('account', HTMLElement);
 root.replaceChildren();
-render(<Page signerRelay={root.dataset['signerRelay'] ?? ''} />, root);
+const { signerRelay = '', graceDays } = root.dataset;
+render(<Page signerRelay={signerRelay} graceDays={Number(graceDays)} />, root);

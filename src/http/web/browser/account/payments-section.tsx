@@ -1,3 +1,4 @@
+import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Sats, Section, shortenNpub } from '../../elements.ts';
 import type { ApiClient } from './api-client.ts';
@@ -12,8 +13,48 @@ const STATUS_TEXTS = {
   paused: 'Paused',
 };
 
-export function PaymentsSection({ api }: { api: ApiClient }) {
-  const { status, problem, page, arrivedCount, showPage, resume } = usePayments(api);
+interface PaymentsSectionsProps {
+  api: ApiClient;
+  /** Sections between the sum that waits and the list. They are not rendered again when payments arrive. */
+  children: ComponentChildren;
+}
+
+export function PaymentsSections({ api, children }: PaymentsSectionsProps) {
+  const payments = usePayments(api);
+  return (
+    <>
+      <WaitingSection {...payments} />
+      {children}
+      <ReceivedSection {...payments} api={api} />
+    </>
+  );
+}
+
+type PaymentsProps = ReturnType<typeof usePayments>;
+
+function WaitingSection({ page, problem }: PaymentsProps) {
+  return (
+    <Section title="Waiting to be collected">
+      {page === null ? (
+        <p>{problem === null ? 'Reading your payments…' : 'Not known at the moment.'}</p>
+      ) : (
+        <>
+          <Total {...page.summary.waiting} summary={page.summary} />
+          {page.summary.waiting.payments > 0 && (
+            <p>
+              <a class="button" href="#section-how-to-collect">
+                How to collect
+              </a>
+            </p>
+          )}
+        </>
+      )}
+    </Section>
+  );
+}
+
+function ReceivedSection({ api, ...state }: PaymentsProps & { api: ApiClient }) {
+  const { status, problem, page, arrivedCount, showPage, resume } = state;
   const obstacle =
     status === 'paused'
       ? 'This list no longer updates by itself.'
@@ -38,13 +79,14 @@ export function PaymentsSection({ api }: { api: ApiClient }) {
       {page === null && problem === null && <p>Reading your payments…</p>}
       {page?.total === 0 && (
         <p>
-          You have no payments yet. Share one of your addresses below: a payment appears here as
-          soon as it arrives.
+          You have no payments yet. Share one of your addresses: a payment appears here as soon as
+          it arrives.
         </p>
       )}
       {page !== null && page.total > 0 && (
         <>
-          <Totals {...page} />
+          <Total {...page.summary} summary={page.summary} />
+          <Arriving {...page} />
           <ul class="payments">
             {page.payments.map((payment) => (
               <PaymentItem key={`${payment.mintUrl} ${payment.quoteId}`} payment={payment} />
@@ -58,35 +100,33 @@ export function PaymentsSection({ api }: { api: ApiClient }) {
   );
 }
 
-function Totals({ total, summary: { payments, amount, waiting, complete } }: PaymentsPage) {
-  // The server lists at most a few payments per second, and counts all at once.
-  const arrivingCount = complete ? Math.max(0, payments - total) : 0;
+interface TotalProps {
+  payments: number;
+  amount: number;
+  summary: PaymentsPage['summary'];
+}
+
+function Total({ payments, amount, summary }: TotalProps) {
   return (
     <>
-      <dl class="totals">
-        <Total title="Received" payments={payments} amount={amount} />
-        <Total title="Waiting to be collected" {...waiting} />
-      </dl>
-      {!complete && <p class="hint">Totals of your latest {formatPayments(payments)}.</p>}
-      {arrivingCount > 0 && (
-        <p class="hint">
-          {arrivingCount === 1 ? '1 more payment is' : `${arrivingCount} more payments are`}{' '}
-          arriving…
-        </p>
-      )}
+      <p class="total">
+        <Sats amount={amount} />
+      </p>
+      <p class="hint">
+        {formatPayments(payments)}
+        {!summary.complete && ` (among your latest ${formatPayments(summary.payments)})`}
+      </p>
     </>
   );
 }
 
-function Total({ title, payments, amount }: { title: string; payments: number; amount: number }) {
-  return (
-    <div>
-      <dt>{title}</dt>
-      <dd>
-        <Sats amount={amount} />
-      </dd>
-      <dd class="hint">{formatPayments(payments)}</dd>
-    </div>
+/** The server lists at most a few payments per second, and counts all at once. */
+function Arriving({ total, summary: { payments, complete } }: PaymentsPage) {
+  const count = complete ? payments - total : 0;
+  return count <= 0 ? null : (
+    <p class="hint">
+      {count === 1 ? '1 more payment is' : `${count.toLocaleString()} more payments are`} arriving…
+    </p>
   );
 }
 
@@ -95,7 +135,7 @@ function formatPayments(count: number): string {
 }
 
 function PaymentItem({ payment }: { payment: Payment }) {
-  const { paidAt, amount, state, tag } = payment;
+  const { paidAt, amount, state, tag, mintUrl } = payment;
   const { comment, npub } = readPayerNote(payment);
   const time = new Date(paidAt * 1_000);
   return (
@@ -104,7 +144,7 @@ function PaymentItem({ payment }: { payment: Payment }) {
         <strong>
           <Sats amount={amount} />
         </strong>
-        <span class={state === 'ISSUED' ? 'badge' : 'badge good'}>{STATE_TEXTS[state]}</span>
+        <span class={state === 'PAID' ? 'badge todo' : 'badge'}>{STATE_TEXTS[state]}</span>
         {tag !== undefined && <span class="badge breakable">+{tag}</span>}
         <time class="hint" dir="auto" dateTime={time.toISOString()}>
           {time.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' })}
@@ -121,6 +161,7 @@ function PaymentItem({ payment }: { payment: Payment }) {
           <code class="breakable">{npub}</code>
         </details>
       )}
+      <p class="hint breakable">Mint: {mintUrl.replace(/^https?:\/\//, '')}</p>
     </li>
   );
 }

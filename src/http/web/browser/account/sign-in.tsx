@@ -63,6 +63,11 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
         (nsec). You stay signed in until you sign out or close the tab; after a reload, for up to 30
         minutes.
       </p>
+      <p>
+        No Nostr key yet? It is your account at all apps that use Nostr: there is nothing to
+        register. A browser extension or a signer app creates one for you. Keep a copy of its secret
+        part in a safe place, because nobody can replace it.
+      </p>
       <Problem text={signIn.problem} />
       {waitingFor !== null && (
         <Waiting {...waitingFor} onCancel={() => abort('Signing in was cancelled.')} />

@@ -19,7 +19,9 @@ interface FormProps {
   terms: { amount: number; mints: string[] };
 }
 
-export function UsernameSection(session: Session) {
+type UsernameProps = Session & { graceDays: number };
+
+export function UsernameSection(session: UsernameProps) {
   const { api, user } = session;
   const info = useLoaded(
     () => api.request<{ features: { username: { payment?: FormProps['terms'] } } }>('/api/v2/info'),
@@ -54,7 +56,7 @@ export function UsernameSection(session: Session) {
   );
 }
 
-function UsernameForm({ api, user, purchase, terms }: Session & FormProps) {
+function UsernameForm({ api, user, graceDays, purchase, terms }: UsernameProps & FormProps) {
   const { draft, changeDraft, buy } = purchase;
   const { name, token } = draft;
   const ownName = user.name;
@@ -77,8 +79,10 @@ function UsernameForm({ api, user, purchase, terms }: Session & FormProps) {
           <>
             {' '}
             A new name replaces <strong class="breakable">{ownName}</strong>: payers cannot pay to
-            the old name any more. It stays reserved for you for a grace period that the operator of
-            this server sets. Until it ends, you can take it back free of charge.
+            the old name any more.{' '}
+            {graceDays === 0
+              ? 'Then others can take it.'
+              : `For ${graceDays} ${graceDays === 1 ? 'day' : 'days'}, only you can take it back, free of charge.`}
           </>
         )}
       </p>
