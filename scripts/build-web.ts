@@ -1,7 +1,7 @@
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { buildSync } from 'esbuild';
+import { build } from 'esbuild';
 
 /**
  * `node scripts/build-web.ts`: bundles the browser's code into dist/web, for installations without development
@@ -14,9 +14,8 @@ const TARGET = fileURLToPath(new URL('../dist/web/', import.meta.url));
 const ENTRY_POINTS = ['style.css', 'common.ts', 'payment.ts', 'invoice.ts', 'account/account.tsx'];
 
 /** Returns the bundled files by name. Each script is one file, without imports (ADR 38). */
-export function bundleBrowserFiles(): Map<string, Uint8Array> {
-  // Unlike `build`, it leaves no process of esbuild behind.
-  const { outputFiles } = buildSync({
+export async function bundleBrowserFiles(): Promise<Map<string, Uint8Array>> {
+  const { outputFiles } = await build({
     entryPoints: ENTRY_POINTS.map((file) => path.join(SOURCE, file)),
     entryNames: '[name]',
     outdir: TARGET,
@@ -33,7 +32,7 @@ export function bundleBrowserFiles(): Map<string, Uint8Array> {
 }
 
 async function writeBrowserFiles(): Promise<void> {
-  const files = bundleBrowserFiles();
+  const files = await bundleBrowserFiles();
   await rm(TARGET, { recursive: true, force: true });
   await mkdir(TARGET, { recursive: true });
   for (const [name, content] of files) {

@@ -18,7 +18,7 @@ import type { ResolvedAddress } from '../../recipients/recipient-directory.ts';
 import type { HttpContext } from '../context.ts';
 import { jsonBody } from '../schemas.ts';
 import { sendStaticFile } from '../static-files.ts';
-import { type Assets, loadAssets } from './assets.ts';
+import { type Assets, prepareAssets } from './assets.ts';
 import { type BrandingSettings, loadBranding } from './branding.ts';
 import { canLoadBrowserFiles } from './browser-files.ts';
 import { homePage } from './home-page.ts';
@@ -45,7 +45,7 @@ export async function loadWebPages(settings: WebSettings, log: Logger): Promise<
     return null;
   }
   const branding = await loadBranding(settings);
-  const assets = await loadAssets(branding);
+  const assets = await prepareAssets(branding);
   return { ...branding, assets, signerRelay: settings.signerRelay };
 }
 
@@ -157,17 +157,21 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
   serveAssets(app, web.assets);
 };
 
-function serveAssets(app: FastifyInstance, { files, wellKnownFiles }: Assets): void {
-  app.get<{ Params: { file: string } }>('/assets/:file', (request, reply) => {
-    const file = files.get(`/assets/${request.params.file}`);
+function serveAssets(app: FastifyInstance, assets: Assets): void {
+  type Params = { version: string; file: string };
+  app.get<{ Params: Params }>('/assets/:version/:file', async (request, reply) => {
+    const { params } = request;
+    const file = (await assets.load()).get(params.file);
     if (file === undefined) {
       throw notFoundError();
     }
     setPageHeaders(reply);
-    reply.header('cache-control', 'public, max-age=31536000, immutable');
+    // During an upgrade of several processes, a page of another version may get a file of this one. Nobody keeps it.
+    const isCurrent = params.version === assets.version;
+    reply.header('cache-control', isCurrent ? 'public, max-age=31536000, immutable' : 'no-store');
     return sendStaticFile(file, request, reply);
   });
-  for (const [path, file] of wellKnownFiles) {
+  for (const [path, file] of assets.wellKnownFiles) {
     app.get(path, (request, reply) => {
       setPageHeaders(reply);
       return sendStaticFile(file, request, reply);

@@ -134,7 +134,7 @@ describe('the event loop is not blocked', () => {
   ])('by a URL with %s', async (_name, suffix) => {
     for (const path of [
       ...['/.well-known/lnurlp/a', '/.well-known/nostr.json', '/lnurl/verify/a', LIST_PATH],
-      ...['/api/v2/names/', '/', '/a/invoice/', '/assets/'],
+      ...['/api/v2/names/', '/', '/a/invoice/', '/assets/a/'],
     ]) {
       await expectShortRequest(`${path}${suffix}`, [200, 400, 401, 404], { headers: HTML });
     }
