@@ -151,7 +151,8 @@ export function createQuoteWriter(db: Db): (quote: NewQuote) => Promise<number |
 export async function findQuoteByVerifyToken(db: Db, token: string) {
   const row = await db
     .selectFrom('quotes')
-    .select(['pubkey', 'request', 'state', 'amount_sat as amountSat', 'expires_at as expiresAtMs'])
+    .select(['pubkey', 'request', 'state', 'comment', 'amount_sat as amountSat'])
+    .select(['expires_at as expiresAtMs', 'paid_at as paidAtMs'])
     .where('verify_token_hash', '=', hash('sha256', token))
     .executeTakeFirst();
   return row ?? null;

@@ -1,7 +1,12 @@
-import { describe, expect, it } from 'vitest';
+import { sql } from 'kysely';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
 import { requestJson } from '../helpers/recipients/recipient-client.ts';
-import { useAdditionalService, useTestEnvironment } from '../helpers/service/test-environment.ts';
+import {
+  createTestEnvironment,
+  useAdditionalService,
+  useTestEnvironment,
+} from '../helpers/service/test-environment.ts';
 import { findAssets } from '../helpers/web/find-assets.ts';
 
 /** The HTTP side of the web pages. test/web/ tests them in a browser. */
@@ -28,6 +33,28 @@ const openWithAssets = async (path: string) => {
 
 const submit = (path: string, fields: Record<string, string>) =>
   open(path, { method: 'POST', body: new URLSearchParams(fields) });
+
+interface ExpectedForm {
+  amount: string;
+  comment?: string;
+  problem?: RegExp;
+  /** The field that is marked as invalid. */
+  field?: string;
+}
+
+/** Expects a payment page with certain values in its form. An error must have the focus. */
+function expectForm(html: string, { amount, comment = '', problem, field }: ExpectedForm): void {
+  const [amountField = ''] = /<input id="amount"[^>]*>/.exec(html) ?? [];
+  expect(/ value="([^"]*)"/.exec(amountField)?.[1] ?? '').toBe(amount);
+  const [, commentField = '', text = ''] = /<textarea ([^>]*)>([^<]*)</.exec(html) ?? [];
+  expect(text.replaceAll('&lt;', '<')).toBe(comment);
+  const fields = Object.entries({ amount: amountField, comment: commentField });
+  const invalid = fields.filter(([, tag]) => tag.includes('aria-invalid="true"'));
+  expect(invalid.map(([name]) => name)).toEqual(field === undefined ? [] : [field]);
+  expect(html.match(/ autofocus/g) ?? []).toHaveLength(problem === undefined ? 0 : 1);
+  expect(html.includes('<title>Error: ')).toBe(problem !== undefined);
+  expect(html).toMatch(problem ?? /./);
+}
 
 describe('every page', () => {
   it.each(['/', '/account', '/nobody'])('%s is protected by headers', async (path) => {
@@ -161,6 +188,16 @@ describe('the home page', () => {
     const response = await submit('/', { recipient });
     expect([response.status, response.headers.get('location')]).toEqual([303, '/alice']);
   });
+
+  it('keeps what was entered, but not a secret key, if it leads nowhere', async () => {
+    const response = await submit('/', { recipient: `alice@other.example ${SECRET_KEY}` });
+    expect(response.status).toBe(400);
+    const html = await response.text();
+    expect(html).toContain('<title>Error: ');
+    expect(html).toContain('value="alice@other.example "');
+    expect(html).toContain('autofocus');
+    expect(html).not.toContain('nsec1qqq');
+  });
 });
 
 describe('a payment page', () => {
@@ -170,7 +207,7 @@ describe('a payment page', () => {
     const address = `${npub}@${new URL(environment.origin).host}`;
     expect(html).toContain(`<code id="address" class="breakable">${address}</code>`);
     expect(html).toMatch(/href="lightning:LNURL1[02-9AC-HJ-NP-Z]+"/);
-    expect(html).toContain('min="1" max="1000000"');
+    expect(html).toContain('<data value="1000000" data-sats="true">1,000,000</data> sats');
     expect(html).toContain(`<meta property="og:title" content="Pay ${address}"/>`);
     expect(html).toContain(`<meta property="og:url" content="${environment.origin}/${npub}"/>`);
     expect(html).toContain('<meta name="twitter:card" content="summary"/>');
@@ -180,20 +217,40 @@ describe('a payment page', () => {
   });
 
   it.each([
-    ['1000001', '<hi>', 'Enter a whole number from 1 to 1,000,000.'],
-    ['', '', 'Enter a whole number from 1 to 1,000,000.'],
-    ['21', 'x'.repeat(256), 'The comment must have at most 255 characters.'],
+    ['1000001', '<hi>', /must be at most <data value="1000000"/, 'amount'],
+    ['', '', /Enter an amount/, 'amount'],
+    ['21', 'x'.repeat(256), /comment must have at most 255 characters/, 'comment'],
   ])(
     'keeps the amount %j and the comment %j if the form is invalid',
-    async (amount, comment, problem) => {
+    async (amount, comment, problem, field) => {
       const response = await submit(`/${environment.newWallet().npub}`, { amount, comment });
       expect(response.status).toBe(400);
-      const html = await response.text();
-      expect(html).toContain(problem);
-      expect(html).toContain(amount === '' ? 'value autocomplete' : `value="${amount}"`);
-      expect(html).toContain(`maxlength="255">${comment.replace('<', '&lt;')}</textarea>`);
+      expectForm(await response.text(), { amount, comment, problem, field });
     },
   );
+
+  it('is filled in by a link, whose values are checked like entered ones', async () => {
+    const path = `/${environment.newWallet().npub}`;
+    const openLink = async (query: string) => {
+      const response = await open(`${path}?${query}`);
+      expect(response.status).toBe(200);
+      return response.text();
+    };
+    const html = await openLink('amount=2%20100&comment=Table%204%0A%3Chi%3E');
+    expect(html).not.toContain('role="alert"');
+    expectForm(html, { amount: '2 100', comment: 'Table 4\n<hi>' });
+    expectForm(await openLink('comment=hi'), { amount: '', comment: 'hi' });
+    expectForm(await openLink('amount=1&amount=2'), { amount: '', comment: '' });
+    const problem = /without decimal places/;
+    expectForm(await openLink('amount=1.5'), { amount: '1.5', problem, field: 'amount' });
+    expect(await openLink(`comment=${SECRET_KEY}`)).not.toContain('nsec1qqq');
+  });
+
+  it('is found under the whole address', async () => {
+    const response = await open(`/Alice+tea@${new URL(environment.origin).host}`);
+    expect([response.status, response.headers.get('location')]).toEqual([302, '/alice+tea']);
+    expect((await open('/alice@other.example')).status).toBe(404);
+  });
 
   it.each([
     ['21', `thanks ${SECRET_KEY}`],
@@ -223,7 +280,39 @@ describe('a payment page', () => {
     const init = { method: 'POST', body: new URLSearchParams({ amount: '1' }) };
     const response = await open(`/${npub}`, init, service.url);
     expect(response.status).toBe(429);
-    expect(await response.text()).toContain('You have too many unpaid invoices for this recipient');
+    expect(response.headers.get('retry-after')).toMatch(/^\d+$/);
+    const problem = /You have too many unpaid invoices for this recipient/;
+    expectForm(await response.text(), { amount: '1', problem });
+  });
+
+  it('keeps what was entered after too many requests, or if the mint or the database fails', async () => {
+    const { npub } = environment.newWallet();
+    const fields = { amount: '21', comment: 'do not lose me' };
+    const post = (origin: string) =>
+      open(`/${npub}`, { method: 'POST', body: new URLSearchParams(fields) }, origin);
+
+    const limited = await useAdditionalService(environment, { LIMIT_INVOICES: '1' });
+    await post(limited.url);
+    const rejected = await post(limited.url);
+    expect(rejected.status).toBe(429);
+    const limit =
+      /Too many requests for invoices from your internet address\. Try again in \d+ s\./;
+    expectForm(await rejected.text(), { ...fields, problem: limit });
+
+    const mintless = await useAdditionalService(environment, {
+      DEFAULT_MINT_URL: 'http://127.0.0.1:9',
+    });
+    const failed = await post(mintless.url);
+    expect(failed.status).toBe(500);
+    const mintProblem = /mint cannot create an invoice right now/;
+    expectForm(await failed.text(), { ...fields, problem: mintProblem });
+
+    const readOnly = await createTestEnvironment();
+    onTestFinished(() => readOnly.close());
+    await sql`pragma query_only = true`.execute(readOnly.database.db);
+    const unavailable = await post(readOnly.service.url);
+    expect(unavailable.status).toBe(503);
+    expectForm(await unavailable.text(), { ...fields, problem: /temporarily unavailable/ });
   });
 
   it('does not show the invoice of another recipient', async () => {
@@ -266,25 +355,15 @@ describe('errors', () => {
     },
   );
 
-  it('are pages if a limit is reached or the mint is unavailable', async () => {
+  it('are pages if a limit is reached', async () => {
     const limited = await useAdditionalService(environment, { LIMIT_REQUESTS: '1' });
     await open('/', {}, limited.url);
     const rejected = await open('/', {}, limited.url);
     expect(rejected.status).toBe(429);
     expect(rejected.headers.get('retry-after')).toMatch(/^\d+$/);
     expect(await rejected.text()).toContain('Too many requests');
-
-    const { npub } = environment.newWallet();
-    const unavailable = await useAdditionalService(environment, {
-      DEFAULT_MINT_URL: 'http://127.0.0.1:9',
-    });
-    const response = await open(
-      `/${npub}`,
-      { method: 'POST', body: new URLSearchParams({ amount: '21' }) },
-      unavailable.url,
-    );
-    expect(response.status).toBe(500);
-    expect(await response.text()).toContain('Not available right now');
+    const form = await open('/', { method: 'POST', body: new URLSearchParams() }, limited.url);
+    expect(await form.text()).toContain('Go back in your browser to find what you entered.');
   });
 });
 

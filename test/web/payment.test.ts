@@ -1,8 +1,8 @@
-import type { Page } from 'playwright-core';
+import type { Locator, Page } from 'playwright-core';
 import { expect, it } from 'vitest';
 import { decodeInvoice } from '../../src/quotes/bolt11.ts';
 import type { RecipientClient } from '../helpers/recipients/recipient-client.ts';
-import { useTestEnvironment } from '../helpers/service/test-environment.ts';
+import { assignNewTestMint, useTestEnvironment } from '../helpers/service/test-environment.ts';
 import { controlTime, createInvoice, heading } from '../helpers/web/pages.ts';
 import { readLnurl, readQrCode } from '../helpers/web/read-qr-code.ts';
 import { type OpenPageOptions, useBrowser } from '../helpers/web/use-browser.ts';
@@ -47,6 +47,7 @@ it('shows an invoice, and that it is paid within two seconds', async () => {
   const link = page.getByRole('link', { name: 'Open in wallet' });
   expect(await link.getAttribute('href')).toBe(uri);
   await page.getByText(/Expires in (01:00:00|59:\d\d)/).waitFor();
+  await page.getByText('for the coffee ☕').waitFor();
   expect(await page.getByRole('button', { name: 'browser’s wallet' }).count()).toBe(0);
 
   const paidAtMs = performance.now();
@@ -59,8 +60,15 @@ it('shows an invoice, and that it is paid within two seconds', async () => {
     { amount: 2100, comment: 'for the coffee ☕' },
   ]);
 
+  const showsPayment = async () => {
+    await heading(page, 'Paid').waitFor();
+    expect(await page.title()).toMatch(/^Paid · /);
+    await page.getByText('for the coffee ☕').waitFor();
+    await page.getByText(`${new Date().getFullYear()}`).waitFor();
+  };
+  await showsPayment();
   await page.reload();
-  await heading(page, 'Paid').waitFor();
+  await showsPayment();
   await page.getByRole('link', { name: 'Make another payment' }).click();
   await page.getByLabel('Amount in sats').waitFor();
 });
@@ -73,6 +81,100 @@ it('formats amounts for the user, and counts down in one kind of digits', async 
   await heading(page, '۲٬۱۰۰ sats').waitFor();
   await page.getByText(/^Expires in (24:00:00|23:59:\d\d)$/).waitFor();
   environment.mint.switches.expirySeconds = 3_600;
+});
+
+/** The screen of a phone without the bars of its browser. */
+const PHONE = { viewport: { width: 360, height: 640 } };
+
+it('shows what a payer needs first without scrolling on a phone, also after an error', async () => {
+  const page = await openPaymentPage(environment.newWallet(), {
+    ...PHONE,
+    expectedStatuses: [400],
+  });
+  const showsWithoutScrolling = async (...locators: Locator[]) => {
+    for (const locator of locators) {
+      const box = await locator.boundingBox();
+      expect((box?.y ?? Number.POSITIVE_INFINITY) + (box?.height ?? 0)).toBeLessThanOrEqual(640);
+    }
+    expect(await page.evaluate('scrollY')).toBe(0);
+  };
+  const amount = page.getByLabel('Amount in sats');
+  const button = page.getByRole('button', { name: 'Create invoice' });
+  await showsWithoutScrolling(amount, button);
+
+  await amount.fill('1e3');
+  await button.click();
+  const alert = page.getByRole('alert');
+  await alert.getByText('digits only').waitFor();
+  expect(await page.title()).toMatch(/^Error: /);
+  expect(await amount.evaluate((field) => field === document.activeElement)).toBe(true);
+  expect(await amount.inputValue()).toBe('1e3');
+  await showsWithoutScrolling(amount, alert);
+
+  const invoice = await createInvoice(page, 21);
+  const link = page.getByRole('link', { name: 'Open in wallet' });
+  const copy = page.getByRole('button', { name: 'Copy invoice' });
+  await showsWithoutScrolling(page.getByText(/^Expires in/), link, copy);
+  const line = await page.locator('#request').boundingBox();
+  expect(line?.height).toBeLessThan(60);
+  environment.mint.pay(invoice);
+  const again = page.getByRole('link', { name: 'Make another payment' });
+  await again.waitFor();
+  await showsWithoutScrolling(heading(page, 'Paid'), again);
+});
+
+it('keeps the form when the payer goes back, and when the amount changes', async () => {
+  const page = await openPaymentPage(environment.newWallet());
+  await createInvoice(page, 2100, 'Table 4');
+  const expectForm = async () => {
+    await expect.poll(() => page.getByLabel('Amount in sats').inputValue()).toBe('2100');
+    expect(await page.getByLabel('Comment').inputValue()).toBe('Table 4');
+    await page.getByText('248 characters left').waitFor();
+    await page.getByRole('button', { name: 'Create invoice' }).waitFor();
+  };
+  await page.getByRole('link', { name: 'Change the amount' }).click();
+  await expectForm();
+  await page.goBack();
+  await heading(page, 'Waiting for the payment').waitFor();
+  await page.goBack();
+  await expectForm();
+});
+
+it('says how much of a comment is left, and does not cut a long one', async () => {
+  const page = await openPaymentPage(environment.newWallet());
+  const comment = page.getByLabel('Comment');
+  await page.getByLabel('Amount in sats').fill('21');
+  await comment.fill('☕🥐\n'.repeat(85));
+  await page.getByText('0 characters left').waitFor();
+  await comment.pressSequentially('!!');
+  await page.getByText('2 characters too many').waitFor();
+  await page.getByRole('button', { name: 'Create invoice' }).click();
+  expect(await comment.evaluate((field) => field === document.activeElement)).toBe(true);
+  expect((await comment.inputValue()).endsWith('!!')).toBe(true);
+  await comment.press('Backspace');
+  await comment.press('Backspace');
+  await page.getByRole('button', { name: 'Create invoice' }).click();
+  await heading(page, 'Waiting for the payment').waitFor();
+});
+
+it('shows progress while a mint does not answer, and keeps the form', async () => {
+  const wallet = environment.newWallet();
+  const mint = await assignNewTestMint(wallet);
+  const page = await openPaymentPage(wallet, { expectedStatuses: [500] });
+  mint.switches.isUnresponsive = true;
+  await page.getByLabel('Amount in sats').fill('21');
+  await page.getByLabel('Comment').fill('do not lose me');
+  const startedAtMs = performance.now();
+  // Does not wait for the navigation.
+  await page.getByRole('button', { name: 'Create invoice' }).dispatchEvent('click');
+  await page.getByRole('button', { name: 'Creating the invoice…' }).waitFor();
+  await page.getByRole('alert').getByText('cannot create an invoice right now').waitFor();
+  expect(performance.now() - startedAtMs).toBeLessThan(10_000);
+  expect(await page.getByLabel('Amount in sats').inputValue()).toBe('21');
+  expect(await page.getByLabel('Comment').inputValue()).toBe('do not lose me');
+  mint.switches.isUnresponsive = false;
+  await page.keyboard.press('Enter');
+  await heading(page, 'Waiting for the payment').waitFor();
 });
 
 it('copies the address and the invoice', async () => {
@@ -110,6 +212,17 @@ it('lets the browser’s wallet pay the invoice (WebLN)', async () => {
   isRefused = false;
   await button.click();
   await heading(page, 'Paid').waitFor();
+});
+
+it('renews an expired invoice with the same amount and comment', async () => {
+  const page = await openPaymentPage(environment.newWallet(), { prepare: countFetches });
+  const invoice = await createInvoice(page, 2100, 'Table 4\nTea');
+  await expect.poll(() => page.evaluate('fetches.started')).toBeGreaterThan(1);
+  await page.clock.fastForward('01:30:00');
+  await page.getByRole('button', { name: 'Create a new invoice' }).click();
+  await expect.poll(() => page.locator('#request').textContent()).not.toBe(invoice);
+  await heading(page, '2,100 sats').waitFor();
+  expect(await page.locator('.comment:visible').textContent()).toBe('Table 4\nTea');
 });
 
 it('counts down until the invoice expires, and shows a late payment', async () => {
@@ -190,7 +303,7 @@ it('leads from the address to a paid invoice without JavaScript', async () => {
   );
   // What needs a script is hidden.
   expect(await page.getByRole('button').count()).toBe(0);
-  expect(await page.getByText('Expires').isVisible()).toBe(false);
+  await page.getByText(/Expires in (01:00:00|59:\d\d)/).waitFor();
 
   environment.mint.pay(invoice);
   // The page reloads by itself.

@@ -14,16 +14,24 @@ const TITLES: Record<number, string> = {
 export function sendErrorPage(reply: FastifyReply, site: Site, error: PageError): void {
   const { status, message } = error;
   const isTemporary = status === 429 || status >= 500;
+  // A link cannot send a form again.
+  const isForm = reply.request.method === 'POST';
   const title = TITLES[status] ?? 'Something went wrong';
   const content = html`
     <section class="card narrow">
       <h1>${title}</h1>
-      <p>${status === 404 ? 'There is no page and no recipient at this address.' : message}</p>
+      <p>${status === 404 ? 'There is no page and no recipient at this address.' : describeForPeople(message)}</p>
+      ${isTemporary && isForm && html`<p>Go back in your browser to find what you entered.</p>`}
       <p class="row">
-        ${isTemporary && html`<a class="button" href="">Try again</a>`}
+        ${isTemporary && !isForm && html`<a class="button" href="">Try again</a>`}
         <a class=${isTemporary ? 'button secondary' : 'button'} href="/">Go to the start page</a>
       </p>
     </section>
   `;
   sendPage(reply.code(status), site, { title, content });
+}
+
+/** On a page, "this address" would seem to be a Lightning address. */
+export function describeForPeople(message: string): string {
+  return message.replace('from this address', 'from your internet address');
 }

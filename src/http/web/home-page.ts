@@ -9,13 +9,15 @@ interface HomePageData {
   /** 0: usernames are free; null: usernames are not for sale. */
   usernamePriceSat: number | null;
   hasZaps: boolean;
+  /** What the payer entered. */
+  recipient: string;
   problem: string | null;
 }
 
 export function homePage(data: HomePageData): Page {
-  const { siteName, origin, host, problem } = data;
+  const { siteName, origin, host, recipient, problem } = data;
   return {
-    title: 'Lightning addresses for Nostr',
+    title: `${problem === null ? '' : 'Error: '}Lightning addresses for Nostr`,
     description: `Every Nostr key has a Lightning address at ${host}.`,
     url: `${origin}/`,
     script: 'common',
@@ -33,13 +35,14 @@ export function homePage(data: HomePageData): Page {
               id="recipient"
               name="recipient"
               required
-              maxlength="200"
+              value=${recipient}
               autocomplete="off"
               autocapitalize="none"
               spellcheck="false"
               placeholder=${`alice@${host}`}
               aria-describedby="recipient-problem"
               aria-invalid=${problem !== null}
+              autofocus=${problem !== null}
             />
             <button type="submit">Continue</button>
           </div>

@@ -1,5 +1,6 @@
 import { html } from 'htm/preact';
-import { CopyableText, QrCode, Sats } from './elements.ts';
+import { QrCode, Sats } from './elements.ts';
+import { formatExpiry } from './expiry.ts';
 import { type Page, shortenAddress } from './layout.ts';
 import type { Payee } from './payment-page.ts';
 
@@ -7,7 +8,14 @@ const RELOAD_SECONDS = 5;
 
 interface InvoicePageData {
   payee: Payee;
-  quote: { amountSat: number; request: string; state: string; expiresAtMs: number };
+  quote: {
+    amountSat: number;
+    comment: string | null;
+    request: string;
+    state: string;
+    expiresAtMs: number;
+    paidAtMs: number | null;
+  };
   verifyToken: string;
   nowMs: number;
 }
@@ -18,8 +26,10 @@ export function invoicePage({ payee, quote, verifyToken, nowMs }: InvoicePageDat
   const unpaidStatus = quote.expiresAtMs > nowMs ? 'waiting' : 'expired';
   const status = isPaid ? 'paid' : unpaidStatus;
   const address = shortenAddress(payee.address);
+  const form = { amount: `${quote.amountSat}`, comment: quote.comment ?? '' };
+  const changeLink = html`<a class="button secondary wide" href=${`/${payee.localPart}?${new URLSearchParams(form)}`}>Change the amount</a>`;
   return {
-    title: `Invoice for ${payee.address}`,
+    title: `${isPaid ? 'Paid · ' : ''}Invoice for ${payee.address}`,
     script: 'invoice',
     ...(status === 'waiting' && {
       head: html`<noscript><meta http-equiv="refresh" content=${RELOAD_SECONDS} /></noscript>`,
@@ -27,7 +37,7 @@ export function invoicePage({ payee, quote, verifyToken, nowMs }: InvoicePageDat
     content: html`
       <div
         id="invoice"
-        class="narrow"
+        class="narrow invoice"
         data-status=${status}
         data-verify=${`/lnurl/verify/${verifyToken}`}
         data-expires-at=${quote.expiresAtMs}
@@ -36,17 +46,31 @@ export function invoicePage({ payee, quote, verifyToken, nowMs }: InvoicePageDat
         <p id="status" role="status" class="visually-hidden"></p>
         <p id="connection" class="problem" hidden>There is no connection to the server. Trying again.</p>
         <section class="card paid" data-section="paid" hidden=${status !== 'paid'}>
-          <h2><span aria-hidden="true">✓</span> Paid</h2>
+          <svg class="paid-mark" viewBox="0 0 24 24" aria-hidden="true"><path d="M6 12.5l4 4 8-9" /></svg>
+          <h2>Paid</h2>
           <p><span class="breakable">${address}</span> received your payment.</p>
+          <p class="hint"><${PaidAt} ms=${quote.paidAtMs} /></p>
+          <${Comment} text=${quote.comment} />
+          <p><a class="button secondary" href=${`/${payee.localPart}`}>Make another payment</a></p>
         </section>
         <section class="card" data-section="waiting" hidden=${status !== 'waiting'}>
+          <h2>Waiting for the payment</h2>
+          <p id="expiry" class="hint">${formatExpiry(Math.max(0, Math.ceil((quote.expiresAtMs - nowMs) / 1_000)))}</p>
           <${WaitingInvoice} request=${quote.request} />
+          <${Comment} text=${quote.comment} />
+          <p>${changeLink}</p>
         </section>
         <section class="card" data-section="expired" hidden=${status !== 'expired'}>
           <h2>This invoice has expired</h2>
           <p>Do not pay it any more. If you have just paid it, the payment appears here.</p>
+          <form method="post" action=${`/${payee.localPart}`}>
+            <input type="hidden" name="amount" value=${form.amount} />
+            <input type="hidden" name="comment" value=${form.comment} />
+            <button type="submit" id="renew" class="wide">Create a new invoice</button>
+          </form>
+          <${Comment} text=${quote.comment} />
+          <p>${changeLink}</p>
         </section>
-        <p><a href=${`/${payee.localPart}`}>Make another payment</a></p>
       </div>
     `,
   };
@@ -55,14 +79,29 @@ export function invoicePage({ payee, quote, verifyToken, nowMs }: InvoicePageDat
 function WaitingInvoice({ request }: { request: string }) {
   const uri = `lightning:${request.toUpperCase()}`;
   return html`
-    <h2>Waiting for the payment</h2>
-    <${QrCode} text=${uri} label="QR code of the Lightning invoice" />
-    <${CopyableText} id="request" text=${request} label="Copy invoice">
+    <div class="invoice-actions">
       <a class="button" href=${uri}>Open in wallet</a>
       <button type="button" id="webln-button" class="secondary" hidden>Pay with the browser’s wallet</button>
-    <//>
-    <p id="webln-problem" class="problem" role="alert" hidden></p>
+      <button type="button" class="secondary" data-copy hidden>Copy invoice</button>
+      <p id="webln-problem" class="problem" role="alert" hidden></p>
+      <${QrCode} text=${uri} label="QR code of the Lightning invoice" />
+      <code id="request">${request}</code>
+    </div>
     <noscript><p class="hint">This page reloads every ${RELOAD_SECONDS} seconds.</p></noscript>
-    <p id="expiry" class="hint"></p>
   `;
+}
+
+/** The time in UTC. `browser/invoice.ts` shows it in the payer's language and time zone. */
+function PaidAt({ ms }: { ms: number | null }) {
+  const date = ms === null ? null : new Date(ms);
+  const text = date?.toLocaleString('en-GB', {
+    dateStyle: 'long',
+    timeStyle: 'short',
+    timeZone: 'UTC',
+  });
+  return html`<time id="paid-at" datetime=${date?.toISOString()}>${text && `${text} UTC`}</time>`;
+}
+
+function Comment({ text }: { text: string | null }) {
+  return text !== null && html`<p class="comment breakable">${text}</p>`;
 }

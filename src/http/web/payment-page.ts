@@ -1,6 +1,7 @@
 import { html } from 'htm/preact';
 import { buildLnurlUri, CopyableText, QrCode, Sats, Section } from './elements.ts';
 import { type Page, shortenAddress } from './layout.ts';
+import type { FormProblem, PaymentInput, SatRange } from './payment-form.ts';
 
 export interface Payee {
   origin: string;
@@ -10,67 +11,90 @@ export interface Payee {
   address: string;
 }
 
-interface PaymentFormState {
-  minSat: number;
-  maxSat: number;
+interface PaymentFormState extends PaymentInput {
+  /** Null if unknown, because the database or the mint does not respond. */
+  range: SatRange | null;
   /** 0: payers cannot send comments. */
   maxCommentLength: number;
-  amount: string;
-  comment: string;
-  /** Why the form was invalid; null if it was not submitted. */
-  problem: string | null;
+  problem: FormProblem | null;
 }
 
 export function paymentPage({ origin, localPart, address }: Payee, form: PaymentFormState): Page {
-  const { minSat, maxSat, problem } = form;
+  const { range, problem } = form;
   const uri = buildLnurlUri(origin, localPart);
   return {
-    title: `Pay ${address}`,
+    title: `${problem === null ? '' : 'Error: '}Pay ${address}`,
     description: `Send sats to ${address} from any Lightning wallet.`,
     url: `${origin}/${localPart}`,
     script: 'payment',
     content: html`
       <h1><small>Pay</small> ${shortenAddress(address)}</h1>
       <div class="columns">
-        <${Section} title="Scan or copy">
-          <${QrCode} text=${uri} label=${`QR code of the Lightning address ${address}`} />
-          <${CopyableText} id="address" text=${address} label="Copy address">
-            <a class="button secondary" href=${uri}>Open in wallet</a>
-          <//>
-        <//>
-        <${Section} title="Or create an invoice">
+        <${Section} title="How much?">
           <form method="post" action=${`/${localPart}`}>
-            ${problem !== null && html`<p id="problem" class="problem" role="alert">${problem}</p>`}
             <label for="amount">Amount in sats</label>
             <input
               id="amount"
               name="amount"
-              type="number"
               inputmode="numeric"
               required
-              min=${minSat}
-              max=${maxSat}
-              step="1"
               value=${form.amount}
-              autocomplete="off"
-              aria-describedby="range problem"
-              aria-invalid=${problem !== null}
+              aria-describedby="range amount-problem"
+              aria-invalid=${problem?.field === 'amount'}
+              autofocus=${problem?.field === 'amount'}
             />
-            <p id="range" class="hint">
-              From <${Sats} amount=${minSat} /> to <${Sats} amount=${maxSat} />
-            </p>
+            <${Problem} field="amount" problem=${problem} />
+            ${
+              range !== null &&
+              html`<p id="range" class="hint">
+                From <${Sats} amount=${range.minSat} /> to <${Sats} amount=${range.maxSat} />
+              </p>`
+            }
             ${form.maxCommentLength > 0 && html`<${CommentField} ...${form} />`}
-            <button type="submit" id="create-invoice">Create invoice</button>
+            <${Problem} field=${null} problem=${problem} />
+            <button
+              type="submit"
+              id="create-invoice"
+              class="wide"
+              autofocus=${problem !== null && problem.field === null}
+            >
+              Create invoice
+            </button>
           </form>
+        <//>
+        <${Section} title="Or scan or copy">
+          <${QrCode} text=${uri} label=${`QR code of the Lightning address ${address}`} />
+          <${CopyableText} id="address" text=${address} label="Copy address">
+            <a class="button secondary" href=${uri}>Open in wallet</a>
+          <//>
         <//>
       </div>
     `,
   };
 }
 
-function CommentField({ comment, maxCommentLength }: PaymentFormState) {
+/** `browser/payment.ts` shows the remaining characters. A `maxlength` would cut a longer text silently. */
+function CommentField({ comment, maxCommentLength, problem }: PaymentFormState) {
   return html`
     <label for="comment">Comment (optional)</label>
-    <textarea id="comment" name="comment" rows="2" maxlength=${maxCommentLength}>${comment}</textarea>
+    <textarea
+      id="comment"
+      name="comment"
+      rows="2"
+      aria-describedby="comment-length comment-problem"
+      aria-invalid=${problem?.field === 'comment'}
+      autofocus=${problem?.field === 'comment'}
+    >${comment}</textarea>
+    <p id="comment-length" class="hint" data-max-length=${maxCommentLength}>
+      Up to ${maxCommentLength} characters
+    </p>
+    <${Problem} field="comment" problem=${problem} />
   `;
+}
+
+function Problem({ field, problem }: { field: FormProblem['field']; problem: FormProblem | null }) {
+  return (
+    problem?.field === field &&
+    html`<p id=${`${field ?? 'form'}-problem`} class="problem" role="alert">${problem.text}</p>`
+  );
 }

@@ -6,27 +6,34 @@ import { z } from 'zod';
 import { RequestError } from '../../errors.ts';
 import type { Logger } from '../../log.ts';
 import { toAddressPrefixes } from '../../net/address-prefixes.ts';
+import { mintUnavailableError } from '../../quotes/invoice-admission.ts';
 import { getSendableRange, issueInvoice } from '../../quotes/issue-invoice.ts';
-import {
-  buildLnurlMetadata,
-  formatLnurlText,
-  MSAT_PER_SAT,
-  validateComment,
-} from '../../quotes/lnurl-pay.ts';
+import { buildLnurlMetadata, formatLnurlText, MSAT_PER_SAT } from '../../quotes/lnurl-pay.ts';
 import { findQuoteByVerifyToken } from '../../quotes/quote-store.ts';
 import type { ResolvedAddress } from '../../recipients/recipient-directory.ts';
+import { waitAtMost } from '../../wait-at-most.ts';
 import type { HttpContext } from '../context.ts';
+import { renderError } from '../errors.ts';
 import { jsonBody } from '../schemas.ts';
 import { sendStaticFile } from '../static-files.ts';
 import { type Assets, prepareAssets } from './assets.ts';
 import { type BrandingSettings, loadBranding } from './branding.ts';
 import { canLoadBrowserFiles } from './browser-files.ts';
+import { describeForPeople } from './error-page.ts';
 import { homePage } from './home-page.ts';
 import { invoicePage } from './invoice-page.ts';
 import { type Page, type Site, sendPage, setPageHeaders } from './layout.ts';
+import {
+  type FormProblem,
+  findLinkProblem,
+  type Payment,
+  type PaymentInput,
+  type SatRange,
+  validatePayment,
+} from './payment-form.ts';
 import { type Payee, paymentPage } from './payment-page.ts';
 import { findPaymentPath } from './payment-path.ts';
-import { containsSecretKey, removeSecretKeys, SECRET_KEY_WARNING } from './secret-key.ts';
+import { removeSecretKeys } from './secret-key.ts';
 
 export interface WebSettings extends BrandingSettings {
   signerRelay: string;
@@ -54,6 +61,12 @@ const params = z.object({ address: z.string() });
 const invoiceParams = params.extend({ token: z.string() });
 const recipientForm = jsonBody({ recipient: formField });
 const paymentForm = jsonBody({ amount: formField, comment: formField });
+/** A field that occurs twice in a link is ignored. */
+const linkField = formField.catch('');
+const paymentLink = z.object({ amount: linkField, comment: linkField });
+
+/** How long a page waits for a mint. A person who sees nothing loses patience earlier than a wallet. */
+const MINT_MAX_WAIT_MS = 8_000;
 
 /** The pages for people. Forms create invoices like the LNURL route, and scripts call the public API. */
 export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPages }> = async (
@@ -61,6 +74,11 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
   { context, web },
 ) => {
   const { publicOrigins } = context;
+  const findPath = (text: string) =>
+    findPaymentPath(
+      text,
+      publicOrigins.origins.map((origin) => publicOrigins.getHost(origin)),
+    );
   const config = { rateLimitCategory: 'pages' } as const;
   await app.register(etag);
   // Errors have no ETag, so that clients that are not browsers get the same response as without the web pages.
@@ -75,7 +93,11 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
     (_request, body, done) => done(null, Object.fromEntries(new URLSearchParams(`${body}`))),
   );
 
-  const sendHomePage = (request: FastifyRequest, reply: FastifyReply, problem: string | null) => {
+  const sendHomePage = (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    form: { recipient: string; problem: string | null },
+  ) => {
     const origin = publicOrigins.getOriginForRequest(request);
     const page = homePage({
       siteName: web.siteName,
@@ -83,58 +105,97 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
       host: publicOrigins.getHost(origin),
       usernamePriceSat: context.usernames.policy.priceSat,
       hasZaps: context.hasZaps,
-      problem,
+      ...form,
     });
     return sendPage(reply, web, page);
   };
 
-  app.get('/', { config }, (request, reply) => sendHomePage(request, reply, null));
+  app.get('/', { config }, (request, reply) =>
+    sendHomePage(request, reply, { recipient: '', problem: null }),
+  );
 
   app.post('/', { config, schema: { body: recipientForm } }, async (request, reply) => {
-    const hosts = publicOrigins.origins.map((origin) => publicOrigins.getHost(origin));
-    const result = findPaymentPath(request.body.recipient, hosts);
+    const { recipient } = request.body;
+    const result = findPath(recipient);
     return 'path' in result
       ? reply.redirect(result.path, 303)
-      : sendHomePage(request, reply.code(400), result.problem);
+      : sendHomePage(request, reply.code(400), {
+          recipient: removeSecretKeys(recipient),
+          problem: result.problem,
+        });
   });
 
   app.get('/account', { config }, async (_request, reply) =>
     sendPage(reply, web, accountPage(web.signerRelay, context)),
   );
 
-  const sendPaymentPage = async (
+  const sendPaymentPage = (
     reply: FastifyReply,
-    payee: ResolvedPayee,
-    form: { amount: string; comment: string; problem: string | null },
+    payee: Payee,
+    range: SatRange | null,
+    input: PaymentInput,
+    problem: FormProblem | null,
   ) => {
-    const range = await getSatRange(payee, context);
     const { maxCommentLength } = context;
-    return sendPage(reply, web, paymentPage(payee, { ...range, maxCommentLength, ...form }));
+    const amount = removeSecretKeys(input.amount);
+    const comment = removeSecretKeys(input.comment);
+    const form = { range, maxCommentLength, amount, comment, problem };
+    return sendPage(reply, web, paymentPage(payee, form));
   };
 
-  app.get('/:address', { config, schema: { params } }, async (request, reply) => {
-    const payee = await resolvePayee(request, request.params.address, context);
-    return sendPaymentPage(reply, payee, { amount: '', comment: '', problem: null });
-  });
+  /** A payment link contains the amount, the comment, or both. */
+  app.get(
+    '/:address',
+    { config, schema: { params, querystring: paymentLink } },
+    async (request, reply) => {
+      const { address } = request.params;
+      if (address.includes('@')) {
+        // People enter `pay.example/alice@pay.example`.
+        const result = findPath(address);
+        if ('path' in result) {
+          return reply.redirect(result.path);
+        }
+      }
+      const payee = await resolvePayee(request, address, context);
+      const range = await waitForMint(getSatRange(payee, context));
+      const { maxCommentLength } = context;
+      const problem = range && findLinkProblem(request.query, range, maxCommentLength);
+      return sendPaymentPage(reply, payee, range, request.query, problem);
+    },
+  );
 
   app.post(
     '/:address',
     { config, schema: { params, body: paymentForm } },
     async (request, reply) => {
-      const { amount, comment } = request.body;
-      const payee = await resolvePayee(request, request.params.address, context);
+      const input = request.body;
+      const payee = describePayee(request, request.params.address, context);
+      let range: SatRange | null = null;
+      const createInvoice = async () => {
+        const resolved = await resolvePayee(request, request.params.address, context);
+        range = await getSatRange(resolved, context);
+        const payment = validatePayment(input, range, context.maxCommentLength);
+        return 'text' in payment ? payment : issueWebInvoice(resolved, payment, request, context);
+      };
       try {
-        const verifyToken = await issueWebInvoice(payee, request.body, request, context);
-        return reply.redirect(`/${payee.localPart}/invoice/${verifyToken}`, 303);
+        const result = await waitForMint(createInvoice());
+        if (result === null) {
+          throw mintUnavailableError();
+        }
+        return typeof result === 'string'
+          ? reply.redirect(`/${payee.localPart}/invoice/${result}`, 303)
+          : sendPaymentPage(reply.code(400), payee, range, input, result);
       } catch (error) {
-        if (!(error instanceof RequestError && error.code === 'invalid')) {
+        if (!(error instanceof RequestError) || error.code === 'not_found') {
           throw error;
         }
-        return sendPaymentPage(reply.code(400), payee, {
-          amount: removeSecretKeys(amount),
-          comment: removeSecretKeys(comment),
-          problem: error.message,
-        });
+        // The form keeps what the payer entered.
+        const { status, message, retryAfterSeconds } = renderError(error, 'api');
+        if (retryAfterSeconds !== null) {
+          reply.header('retry-after', retryAfterSeconds);
+        }
+        const problem = { field: null, text: describeForPeople(message) };
+        return sendPaymentPage(reply.code(status), payee, range, input, problem);
       }
     },
   );
@@ -210,15 +271,25 @@ type ResolvedPayee = Payee & ResolvedAddress & { host: string };
 async function resolvePayee(
   request: FastifyRequest,
   addressInPath: string,
-  { recipients, publicOrigins }: HttpContext,
+  context: HttpContext,
 ): Promise<ResolvedPayee> {
-  const resolved = await recipients.resolveAddress(addressInPath).catch((error: unknown) => {
-    throw error instanceof RequestError && error.code === 'invalid' ? notFoundError() : error;
-  });
+  const resolved = await context.recipients
+    .resolveAddress(addressInPath)
+    .catch((error: unknown) => {
+      throw error instanceof RequestError && error.code === 'invalid' ? notFoundError() : error;
+    });
+  return { ...resolved, ...describePayee(request, addressInPath, context) };
+}
+
+function describePayee(
+  request: FastifyRequest,
+  addressInPath: string,
+  { publicOrigins }: HttpContext,
+): Payee & { host: string } {
   const localPart = addressInPath.toLowerCase();
   const origin = publicOrigins.getOriginForRequest(request);
   const host = publicOrigins.getHost(origin);
-  return { ...resolved, localPart, address: `${localPart}@${host}`, host, origin };
+  return { localPart, address: `${localPart}@${host}`, host, origin };
 }
 
 async function getSatRange({ recipient }: ResolvedPayee, { invoices }: HttpContext) {
@@ -229,35 +300,35 @@ async function getSatRange({ recipient }: ResolvedPayee, { invoices }: HttpConte
 /** Issues an invoice as the LNURL route does. Returns its verify token. Throws RequestError. */
 async function issueWebInvoice(
   payee: ResolvedPayee,
-  { amount, comment }: { amount: string; comment: string },
+  { amountSat, comment }: Payment,
   request: FastifyRequest,
   context: HttpContext,
 ): Promise<string> {
   const { recipient, account, tag, host } = payee;
-  const { invoices, descriptionTemplate, maxCommentLength } = context;
-  if (containsSecretKey(amount) || containsSecretKey(comment)) {
-    throw new RequestError('invalid', SECRET_KEY_WARNING);
-  }
-  const { minSat, maxSat } = await getSatRange(payee, context);
-  const amountSat = Number(amount);
-  const isWholeNumber = /^\d{1,15}$/.test(amount.trim());
-  if (!isWholeNumber || amountSat < minSat || amountSat > maxSat) {
-    const [min, max] = [minSat, maxSat].map((limit) => limit.toLocaleString('en'));
-    throw new RequestError('invalid', `Enter a whole number from ${min} to ${max}.`);
-  }
+  const { invoices, descriptionTemplate } = context;
   // Unlike the address of the payee, this one has no tag.
   const address = `${account}@${host}`;
   const details = {
     lnurlMetadata: buildLnurlMetadata(address, tag, descriptionTemplate),
     plainText: formatLnurlText(address, descriptionTemplate),
     tag,
-    comment: validateComment(comment, maxCommentLength),
+    comment,
     zapRequest: null,
     receiptRefusal: null,
   };
   const prefixes = toAddressPrefixes(request.ip);
   const order = { recipient, amountMsat: amountSat * MSAT_PER_SAT, prefixes, details };
   return (await issueInvoice(invoices, order)).verifyToken;
+}
+
+/** Returns null if the promise takes too long. An invoice that is created later expires unseen. */
+async function waitForMint<Result>(promise: Promise<Result>): Promise<Result | null> {
+  let result: Result | null = null;
+  const waiting = promise.then((value) => {
+    result = value;
+  });
+  await waitAtMost(MINT_MAX_WAIT_MS, waiting);
+  return result;
 }
 
 function notFoundError(): RequestError {

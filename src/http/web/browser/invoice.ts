@@ -1,4 +1,6 @@
+import { formatExpiry } from '../expiry.ts';
 import { getElement } from './common.ts';
+import { showFormProgress } from './form-progress.ts';
 import { readRetryAfterMs } from './retry-after.ts';
 
 const POLL_INTERVAL_MS = 1_000;
@@ -12,6 +14,7 @@ const RESPONSE_TIMEOUT_MS = 5_000;
 const invoice = getElement('invoice', HTMLElement);
 const connectionText = getElement('connection', HTMLElement);
 const expiry = getElement('expiry', HTMLElement);
+const paidAt = getElement('paid-at', HTMLTimeElement);
 const weblnButton = getElement('webln-button', HTMLButtonElement);
 const weblnProblem = getElement('webln-problem', HTMLElement);
 const verifyUrl = invoice.dataset['verify'] ?? '';
@@ -30,6 +33,7 @@ async function pollUntilPaid(): Promise<void> {
       connectionText.hidden = true;
       if (body.settled === true) {
         clearTimeout(countdownTimer);
+        showPaidAt(new Date());
         document.title = `Paid · ${document.title}`;
         showStatus('paid', 'The payment has arrived.');
         return;
@@ -67,6 +71,11 @@ function showStatus(newStatus: 'paid' | 'expired', announcement: string): void {
   }
 }
 
+function showPaidAt(date: Date): void {
+  paidAt.dateTime = date.toISOString();
+  paidAt.textContent = date.toLocaleString(undefined, { dateStyle: 'long', timeStyle: 'short' });
+}
+
 /** @param endMs according to the clock of this device */
 function showCountdown(endMs: number): void {
   const secondsLeft = Math.ceil((endMs - Date.now()) / 1_000);
@@ -74,16 +83,8 @@ function showCountdown(endMs: number): void {
     showStatus('expired', 'The invoice has expired.');
     return;
   }
-  expiry.textContent = `Expires in ${formatClock(secondsLeft)}`;
+  expiry.textContent = formatExpiry(secondsLeft);
   countdownTimer = setTimeout(() => showCountdown(endMs), 1_000);
-}
-
-/** Such as `09:59`, or `01:00:00` from an hour on. */
-function formatClock(seconds: number): string {
-  const hours = Math.floor(seconds / 3_600);
-  const minutesAndSeconds = [Math.floor(seconds / 60) % 60, seconds % 60];
-  const units = hours === 0 ? minutesAndSeconds : [hours, ...minutesAndSeconds];
-  return units.map((unit) => String(unit).padStart(2, '0')).join(':');
 }
 
 interface WebLn {
@@ -113,6 +114,10 @@ function offerWebLn(): void {
   };
 }
 
+if (paidAt.dateTime !== '') {
+  showPaidAt(new Date(paidAt.dateTime));
+}
+showFormProgress(getElement('renew', HTMLButtonElement));
 void pollUntilPaid();
 if (status === 'waiting') {
   offerWebLn();

@@ -1,14 +1,24 @@
 import { getElement } from './common.ts';
+import { showFormProgress } from './form-progress.ts';
 
-const button = getElement('create-invoice', HTMLButtonElement);
+const comment = document.querySelector('textarea');
 
-/** Prevents a second invoice while the mint creates the first one. */
-function setBusy(isBusy: boolean): void {
-  button.disabled = isBusy;
-  button.textContent = isBusy ? 'Creating the invoice…' : 'Create invoice';
+/** Counts code points, as the server does. */
+function showRemainingCharacters(field: HTMLTextAreaElement): void {
+  const hint = getElement('comment-length', HTMLElement);
+  const remaining = Number(hint.dataset['maxLength']) - [...field.value].length;
+  const isTooLong = remaining < 0;
+  const count = Math.abs(remaining);
+  const characters = count === 1 ? 'character' : 'characters';
+  hint.textContent = `${count.toLocaleString()} ${characters} ${isTooLong ? 'too many' : 'left'}`;
+  hint.classList.toggle('problem', isTooLong);
+  field.setCustomValidity(isTooLong ? `Shorten the comment: ${hint.textContent}.` : '');
 }
 
-button.form?.addEventListener('submit', () => setBusy(true));
-
-// After the back button, the browser may show this page again as it was when the payer left it.
-addEventListener('pageshow', () => setBusy(false));
+showFormProgress(getElement('create-invoice', HTMLButtonElement));
+if (comment !== null) {
+  const showRemaining = () => showRemainingCharacters(comment);
+  comment.addEventListener('input', showRemaining);
+  // The browser has restored the text when the payer comes back to the page.
+  addEventListener('pageshow', showRemaining);
+}
