@@ -58,6 +58,7 @@ function buildConfig(read: ReadSetting) {
     siteName: read('SITE_NAME', textSetting(40).default('nutpost')),
     logoFile: read('SITE_LOGO', z.string().nullable().default(null)),
     accentColor: read('SITE_ACCENT_COLOR', colorSetting.default('#a34b0c')),
+    amountsSat: read('SITE_AMOUNTS', amountsSetting.default([])),
     links: read('SITE_LINKS', listSetting(parseSiteLink, SITE_LINK_PROBLEM).default([])),
     /** Remote signers connect through it (NIP-46). */
     signerRelay: read('SIGNER_RELAY', relayUrlSetting.default('wss://relay.nsec.app')),
@@ -309,6 +310,13 @@ const listSetting = <Value>(parse: (entry: string) => Value | null, problem: str
     }
     return [...values];
   });
+
+const amountsSetting = listSetting(
+  (entry) => (/^[1-9]\d{0,14}$/.test(entry) ? Number(entry) : null),
+  'is not a whole number of sats',
+)
+  // More buttons do not fit beside each other.
+  .refine(({ length }) => length <= 5, 'must have at most five amounts');
 
 /** 0: no limit. */
 const limitSetting = (defaultValue: number) => integerSetting(0, 1_000_000).default(defaultValue);

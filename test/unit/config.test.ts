@@ -28,6 +28,7 @@ describe('readConfig', () => {
     'ZAP_RELAYS',
     'ZAP_MINTS',
     'SITE_LOGO',
+    'SITE_AMOUNTS',
     'SITE_LINKS',
     'METRICS_PORT',
   ];
@@ -219,6 +220,11 @@ describe('readConfig', () => {
       { ZAP_RELAYS: Array.from({ length: 21 }, (_, i) => `wss://${i}.example`).join() },
       /^ZAP_RELAYS must name at most 20/,
     ],
+    [
+      { SITE_AMOUNTS: '1000,1.5' },
+      /^SITE_AMOUNTS is invalid: '1\.5' is not a whole number of sats/,
+    ],
+    [{ SITE_AMOUNTS: '1,2,3,4,5,6' }, /^SITE_AMOUNTS must have at most five amounts/],
     [{ ZAP_RELAYS: 'wss://a.example,ws://b.example' }, /^ZAP_RELAYS is invalid: 'ws:\/\/b.exampl/],
     // The problem does not quote the entry, because it may be a secret.
     [{ ZAP_RELAYS: `wss://a.example,,${SECRET}` }, /^ZAP_RELAYS is invalid: entry 2 must be a w/],

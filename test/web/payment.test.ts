@@ -2,7 +2,11 @@ import type { Locator, Page } from 'playwright-core';
 import { expect, it } from 'vitest';
 import { decodeInvoice } from '../../src/quotes/bolt11.ts';
 import type { RecipientClient } from '../helpers/recipients/recipient-client.ts';
-import { assignNewTestMint, useTestEnvironment } from '../helpers/service/test-environment.ts';
+import {
+  assignNewTestMint,
+  useAdditionalService,
+  useTestEnvironment,
+} from '../helpers/service/test-environment.ts';
 import { controlTime, createInvoice, heading } from '../helpers/web/pages.ts';
 import { readLnurl, readQrCode } from '../helpers/web/read-qr-code.ts';
 import { type OpenPageOptions, useBrowser } from '../helpers/web/use-browser.ts';
@@ -47,7 +51,8 @@ it('shows an invoice, and that it is paid within two seconds', async () => {
   const link = page.getByRole('link', { name: 'Open in wallet' });
   expect(await link.getAttribute('href')).toBe(uri);
   await page.getByText(/Expires in (01:00:00|59:\d\d)/).waitFor();
-  await page.getByText('for the coffee ☕').waitFor();
+  const comment = page.locator('.comment:visible');
+  expect(await comment.textContent()).toBe('for the coffee ☕');
   expect(await page.getByRole('button', { name: 'browser’s wallet' }).count()).toBe(0);
 
   const paidAtMs = performance.now();
@@ -63,7 +68,7 @@ it('shows an invoice, and that it is paid within two seconds', async () => {
   const showsPayment = async () => {
     await heading(page, 'Paid').waitFor();
     expect(await page.title()).toMatch(/^Paid · /);
-    await page.getByText('for the coffee ☕').waitFor();
+    expect(await comment.textContent()).toBe('for the coffee ☕');
     await page.getByText(`${new Date().getFullYear()}`).waitFor();
   };
   await showsPayment();
@@ -165,9 +170,12 @@ it('shows progress while a mint does not answer, and keeps the form', async () =
   await page.getByLabel('Amount in sats').fill('21');
   await page.getByLabel('Comment').fill('do not lose me');
   const startedAtMs = performance.now();
-  // Does not wait for the navigation.
-  await page.getByRole('button', { name: 'Create invoice' }).dispatchEvent('click');
-  await page.getByRole('button', { name: 'Creating the invoice…' }).waitFor();
+  const button = page.getByRole('button', { name: 'Create invoice' });
+  const click = (element: HTMLElement) => {
+    element.click();
+    return [element.textContent, element.ariaBusy];
+  };
+  expect(await button.evaluate(click)).toEqual(['Creating the invoice…', 'true']);
   await page.getByRole('alert').getByText('cannot create an invoice right now').waitFor();
   expect(performance.now() - startedAtMs).toBeLessThan(10_000);
   expect(await page.getByLabel('Amount in sats').inputValue()).toBe('21');
@@ -175,6 +183,21 @@ it('shows progress while a mint does not answer, and keeps the form', async () =
   mint.switches.isUnresponsive = false;
   await page.keyboard.press('Enter');
   await heading(page, 'Waiting for the payment').waitFor();
+});
+
+it('offers the amounts of the operator, also without JavaScript', async () => {
+  const { npub } = environment.newWallet();
+  const env = { SITE_AMOUNTS: '1000,5000,2000000' };
+  const { publicOrigin } = await useAdditionalService(environment, env);
+  for (const javaScriptEnabled of [true, false]) {
+    const page = await browser.openPage(`${publicOrigin}/${npub}`, { javaScriptEnabled });
+    await page.getByLabel('Comment').fill('Table 4');
+    await page.getByRole('link', { name: '5,000 sats' }).click();
+    await expect.poll(() => page.getByLabel('Amount in sats').inputValue()).toBe('5000');
+    const comment = javaScriptEnabled ? 'Table 4' : '';
+    expect(await page.getByLabel('Comment').inputValue()).toBe(comment);
+    expect(await page.getByRole('link', { name: /^[\d,]+ sats$/ }).count()).toBe(2);
+  }
 });
 
 it('copies the address and the invoice', async () => {

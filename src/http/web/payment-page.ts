@@ -14,6 +14,8 @@ export interface Payee {
 interface PaymentFormState extends PaymentInput {
   /** Null if unknown, because the database or the mint does not respond. */
   range: SatRange | null;
+  /** Amounts of the buttons. Those outside the range are left out. */
+  amountsSat: readonly number[];
   /** 0: payers cannot send comments. */
   maxCommentLength: number;
   problem: FormProblem | null;
@@ -50,6 +52,7 @@ export function paymentPage({ origin, localPart, address }: Payee, form: Payment
                 From <${Sats} amount=${range.minSat} /> to <${Sats} amount=${range.maxSat} />
               </p>`
             }
+            <${AmountLinks} path=${`/${localPart}`} ...${form} />
             ${form.maxCommentLength > 0 && html`<${CommentField} ...${form} />`}
             <${Problem} field=${null} problem=${problem} />
             <button
@@ -71,6 +74,27 @@ export function paymentPage({ origin, localPart, address }: Payee, form: Payment
       </div>
     `,
   };
+}
+
+/** Links fill in the form without JavaScript. `browser/payment.ts` keeps the comment. */
+function AmountLinks({ path, amountsSat, range }: PaymentFormState & { path: string }) {
+  const amounts = amountsSat.filter(
+    (amount) => range === null || (amount >= range.minSat && amount <= range.maxSat),
+  );
+  return (
+    amounts.length > 0 &&
+    html`
+      <p class="row">
+        ${amounts.map(
+          (amount) => html`
+            <a class="button secondary" href=${`${path}?amount=${amount}`} data-amount=${amount}>
+              <${Sats} amount=${amount} />
+            </a>
+          `,
+        )}
+      </p>
+    `
+  );
 }
 
 /** `browser/payment.ts` shows the remaining characters. A `maxlength` would cut a longer text silently. */

@@ -37,9 +37,11 @@ import { removeSecretKeys } from './secret-key.ts';
 
 export interface WebSettings extends BrandingSettings {
   signerRelay: string;
+  /** Amounts that the payment page offers. */
+  amountsSat: readonly number[];
 }
 
-export type WebPages = Site & Pick<WebSettings, 'signerRelay'>;
+export type WebPages = Site & Pick<WebSettings, 'signerRelay' | 'amountsSat'>;
 
 /** Returns null if the files for the browser are missing. */
 export async function loadWebPages(settings: WebSettings, log: Logger): Promise<WebPages | null> {
@@ -51,9 +53,10 @@ export async function loadWebPages(settings: WebSettings, log: Logger): Promise<
     );
     return null;
   }
+  const { signerRelay, amountsSat } = settings;
   const branding = await loadBranding(settings);
   const assets = await prepareAssets(branding);
-  return { ...branding, assets, signerRelay: settings.signerRelay };
+  return { ...branding, assets, signerRelay, amountsSat };
 }
 
 const formField = z.string().default('');
@@ -139,7 +142,8 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
     const { maxCommentLength } = context;
     const amount = removeSecretKeys(input.amount);
     const comment = removeSecretKeys(input.comment);
-    const form = { range, maxCommentLength, amount, comment, problem };
+    const { amountsSat } = web;
+    const form = { range, amountsSat, maxCommentLength, amount, comment, problem };
     return sendPage(reply, web, paymentPage(payee, form));
   };
 

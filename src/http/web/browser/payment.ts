@@ -22,3 +22,10 @@ if (comment !== null) {
   // The browser has restored the text when the payer comes back to the page.
   addEventListener('pageshow', showRemaining);
 }
+
+for (const link of document.querySelectorAll<HTMLElement>('[data-amount]')) {
+  link.addEventListener('click', (event) => {
+    event.preventDefault();
+    getElement('amount', HTMLInputElement).value = link.dataset['amount'] ?? '';
+  });
+}
