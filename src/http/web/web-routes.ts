@@ -253,7 +253,7 @@ function accountPage(signerRelay: string, { allowPrivateNetworks, usernames }: H
     connectSources: allowPrivateNetworks ? 'wss: ws:' : 'wss:',
     content: html`
       <div id="account" data-signer-relay=${signerRelay} data-grace-days=${graceDays}>
-        <h1>Your account</h1>
+        <div class="row spread"><h1>Your account</h1></div>
         <p class="loading">Loading…</p>
         <p class="problem late" role="alert">
           This page has not started. Check your internet connection, allow scripts for this site, and

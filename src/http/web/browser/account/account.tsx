@@ -31,7 +31,9 @@ function Page(props: PageProps) {
   if (data === null && problem === null) {
     return (
       <>
-        <h1>Your account</h1>
+        <div class="row spread">
+          <h1>Your account</h1>
+        </div>
         <p class="loading">Loading…</p>
       </>
     );

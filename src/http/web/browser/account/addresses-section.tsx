@@ -14,6 +14,11 @@ export function AddressesSection({ api, user }: { api: ApiClient; user: User }) 
       <p>Anyone can pay these addresses from a Lightning wallet. Share any of them.</p>
       <Problem text={problem && `Your addresses could not be read. ${problem}`} onRetry={reload} />
       {first !== undefined && <Address address={first} />}
+      {data === null && problem === null && (
+        <div class="columns">
+          <div class="qr" />
+        </div>
+      )}
       {others.map((address) => (
         <details key={address} class="address">
           <summary>{address}</summary>

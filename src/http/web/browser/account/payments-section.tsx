@@ -32,23 +32,26 @@ export function PaymentsSections({ api, children }: PaymentsSectionsProps) {
 
 type PaymentsProps = ReturnType<typeof usePayments>;
 
+/** Has the same height before and after the payments have been read. */
 function WaitingSection({ page, problem }: PaymentsProps) {
+  const waiting = page?.summary.waiting;
   return (
     <Section title="Waiting to be collected">
-      {page === null ? (
-        <p>{problem === null ? 'Reading your payments…' : 'Not known at the moment.'}</p>
+      {page ? (
+        <Total {...page.summary.waiting} summary={page.summary} />
       ) : (
         <>
-          <Total {...page.summary.waiting} summary={page.summary} />
-          {page.summary.waiting.payments > 0 && (
-            <p>
-              <a class="button" href="#section-how-to-collect">
-                How to collect
-              </a>
-            </p>
-          )}
+          <p class="total">…</p>
+          <p class="hint">
+            {problem === null ? 'Reading your payments…' : 'Not known at the moment.'}
+          </p>
         </>
       )}
+      <p>
+        <a class={waiting?.payments ? 'button' : 'button secondary'} href="#section-how-to-collect">
+          How to collect
+        </a>
+      </p>
     </Section>
   );
 }
