@@ -29,8 +29,8 @@ export interface Page {
 /**
  * Sends a page, compressed if the browser accepts it. The length of a compressed page can reveal a secret on it to an
  * attacker who makes a victim's browser request it again and again with guesses in its text (BREACH). Pages are safe,
- * because browsers send no credentials with requests for them: without the address of an invoice page, which is the only
- * secret on any page, an attacker cannot make a browser request that page. Do not compress a page that depends on a cookie.
+ * because browsers send no credentials with requests for them: the only secret on a page is the path of an invoice page,
+ * without which an attacker cannot make a browser request that page. Do not compress a page that depends on a cookie.
  */
 export function sendPage(reply: FastifyReply, site: Site, page: Page): FastifyReply {
   setPageHeaders(reply, page.connectSources);
