@@ -103,6 +103,13 @@ describe('every page', () => {
     }
   });
 
+  it('has other paths for its files after each start in a checkout, whose files may change', async () => {
+    const service = await useAdditionalService(environment, {});
+    const html = await (await open('/', {}, service.url)).text();
+    const { assets } = await openWithAssets('/');
+    expect(findAssets(html).filter((path) => assets.includes(path))).toEqual([]);
+  });
+
   it('gets files from a process of another version, which browsers do not keep', async () => {
     const { headers, status } = await open('/assets/0123456789ab/style.css');
     expect([status, headers.get('cache-control')]).toEqual([200, 'no-store']);

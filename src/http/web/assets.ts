@@ -23,7 +23,10 @@ export async function prepareAssets(branding: Branding): Promise<Assets> {
   const { siteName, logo, icons, styleRules } = branding;
   const browserFiles = await findBrowserFiles();
   const images = [logo, ...icons.manifestIcons];
-  const hash = createHash('sha256').update(browserFiles.hash).update(styleRules).update(siteName);
+  const hash = createHash('sha256')
+    .update(browserFiles.version)
+    .update(styleRules)
+    .update(siteName);
   for (const { content } of images) {
     hash.update(content);
   }
