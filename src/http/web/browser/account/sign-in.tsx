@@ -59,14 +59,12 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
   return (
     <Section title="Sign in">
       <p>
-        Your signature proves that you own a Nostr key. This page never asks for your secret key
-        (nsec). You stay signed in until you sign out or close the tab; after a reload, for up to 30
-        minutes.
+        Prove with a signature that you own a Nostr key. This page never asks for your secret key
+        (nsec).
       </p>
       <p>
-        No Nostr key yet? It is your account at all apps that use Nostr: there is nothing to
-        register. A browser extension or a signer app creates one for you. Keep a copy of its secret
-        part in a safe place, because nobody can replace it.
+        No key yet? A browser extension or a signer app creates one, without registration. Keep a
+        copy in a safe place: nobody can replace it.
       </p>
       <Problem text={signIn.problem} />
       {waitingFor !== null && (
@@ -96,6 +94,10 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
         isSecondary
         onSubmit={() => bunkerSignIn.run(withBunkerAddress)}
       />
+      <p class="hint">
+        You stay signed in until you sign out or close the tab; after a reload, for up to 30
+        minutes.
+      </p>
     </Section>
   );
 }
