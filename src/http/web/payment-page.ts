@@ -84,11 +84,12 @@ function AmountLinks({ path, amountsSat, range }: PaymentFormState & { path: str
   return (
     amounts.length > 0 &&
     html`
-      <p class="row">
+      <p class="amounts">
         ${amounts.map(
           (amount) => html`
             <a class="button secondary" href=${`${path}?amount=${amount}`} data-amount=${amount}>
-              <${Sats} amount=${amount} />
+              <data value=${amount} data-sats>${amount.toLocaleString('en')}</data>
+              <span class="visually-hidden">${' sats'}</span>
             </a>
           `,
         )}
@@ -97,10 +98,15 @@ function AmountLinks({ path, amountsSat, range }: PaymentFormState & { path: str
   );
 }
 
-/** `browser/payment.ts` shows the remaining characters. A `maxlength` would cut a longer text silently. */
+/** `browser/payment.ts` shows how many characters are left. A `maxlength` would cut a longer text silently. */
 function CommentField({ comment, maxCommentLength, problem }: PaymentFormState) {
   return html`
-    <label for="comment">Comment (optional)</label>
+    <div class="row spread">
+      <label for="comment">Comment (optional)</label>
+      <span id="comment-length" class="hint" data-max-length=${maxCommentLength}>
+        at most ${maxCommentLength}
+      </span>
+    </div>
     <textarea
       id="comment"
       name="comment"
@@ -109,9 +115,6 @@ function CommentField({ comment, maxCommentLength, problem }: PaymentFormState) 
       aria-invalid=${problem?.field === 'comment'}
       autofocus=${problem?.field === 'comment'}
     >${comment}</textarea>
-    <p id="comment-length" class="hint" data-max-length=${maxCommentLength}>
-      Up to ${maxCommentLength} characters
-    </p>
     <${Problem} field="comment" problem=${problem} />
   `;
 }

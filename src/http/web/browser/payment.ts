@@ -8,11 +8,10 @@ function showRemainingCharacters(field: HTMLTextAreaElement): void {
   const hint = getElement('comment-length', HTMLElement);
   const remaining = Number(hint.dataset['maxLength']) - [...field.value].length;
   const isTooLong = remaining < 0;
-  const count = Math.abs(remaining);
-  const characters = count === 1 ? 'character' : 'characters';
-  hint.textContent = `${count.toLocaleString()} ${characters} ${isTooLong ? 'too many' : 'left'}`;
-  hint.classList.toggle('problem', isTooLong);
-  field.setCustomValidity(isTooLong ? `Shorten the comment: ${hint.textContent}.` : '');
+  const count = Math.abs(remaining).toLocaleString();
+  hint.textContent = `${count} ${isTooLong ? 'too many' : 'left'}`;
+  hint.classList.toggle('too-long', isTooLong);
+  field.setCustomValidity(isTooLong ? `Shorten the comment: ${count} characters too many.` : '');
 }
 
 showFormProgress(getElement('create-invoice', HTMLButtonElement));
