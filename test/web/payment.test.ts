@@ -79,10 +79,21 @@ it('shows an invoice, and that it is paid within two seconds', async () => {
 });
 
 it('formats amounts for the user, and counts down in one kind of digits', async () => {
-  const page = await openPaymentPage(environment.newWallet(), { locale: 'fa-IR' });
+  const options = { locale: 'fa-IR', expectedStatuses: [400] };
+  const page = await openPaymentPage(environment.newWallet(), options);
   environment.mint.switches.expirySeconds = 86_400;
   await page.getByText('From ۱ sat to ۱٬۰۰۰٬۰۰۰ sats').waitFor();
-  await createInvoice(page, 2100);
+  const amount = page.getByLabel('Amount in sats');
+  const button = page.getByRole('button', { name: 'Create invoice' });
+  await amount.fill('0');
+  await button.click();
+  await page.getByText('The amount must be at least ۱ sat.').waitFor();
+  await amount.fill('2.100');
+  await amount.hover();
+  await page.mouse.wheel(0, 100);
+  await expect.poll(() => page.evaluate('scrollY')).toBeGreaterThan(0);
+  expect(await amount.inputValue()).toBe('2.100');
+  await button.click();
   await heading(page, '۲٬۱۰۰ sats').waitFor();
   await page.getByText(/^Expires in (24:00:00|23:59:\d\d)$/).waitFor();
   environment.mint.switches.expirySeconds = 3_600;
