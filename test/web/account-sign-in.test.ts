@@ -43,8 +43,7 @@ function hasFocus(locator: Locator): Promise<boolean> {
 it('says that it is loading, and later that its script did not start', async () => {
   const page = await browser.openPage(`${environment.origin}/account`, {
     expectedStatuses: [404],
-    prepare: (newPage) =>
-      newPage.route('**/assets/account*.js', (route) => route.fulfill({ status: 404 })),
+    prepare: (newPage) => newPage.route('**/account.js', (route) => route.fulfill({ status: 404 })),
   });
   await page.getByText('Loading…').waitFor();
   const explanation = page.getByText('This page has not started.');
@@ -65,7 +64,7 @@ it('does not move when its script starts late, signed out or in', async () => {
         new PerformanceObserver((list) => {
           for (const { value } of list.getEntries()) globalThis.__layoutShift += value;
         }).observe({ type: 'layout-shift', buffered: true });`);
-      await newPage.route('**/assets/account*.js', async (route) => {
+      await newPage.route('**/account.js', async (route) => {
         await newPage.getByText('Loading…').waitFor();
         await newPage.evaluate(PAINT);
         await route.continue();
