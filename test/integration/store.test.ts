@@ -147,31 +147,6 @@ describe('the store of zap receipt deliveries', () => {
   const insertReceipts = (count: number, relays: readonly string[], atMs = CREATED_AT_MS) =>
     insertZapReceipts(database, { events: count, relays, createdAtMs: atMs });
 
-  it('ignores a result of a delivery that the relay has already accepted', async () => {
-    const [receipt] = await insertReceipts(1, [RELAY_URL]);
-    const id = receipt?.id ?? '';
-    const accepted = {
-      id,
-      state: 'accepted',
-      attempts: 1,
-      nextAttemptAtMs: null,
-      lastResult: '',
-    } as const;
-    await recordDeliveries(db, RELAY_URL, [accepted], null, CREATED_AT_MS);
-    const lateResult = {
-      id,
-      state: 'open',
-      attempts: 2,
-      nextAttemptAtMs: CREATED_AT_MS,
-      lastResult: '',
-    } as const;
-    await recordDeliveries(db, RELAY_URL, [lateResult], null, CREATED_AT_MS);
-    expect((await readDeliveriesToRelay(database, RELAY_URL)).get(id)).toMatchObject({
-      state: 'accepted',
-      attempts: 1,
-    });
-  });
-
   it('gives up open deliveries two days after their creation, and stores the last error of the relay', async () => {
     await insertReceipts(3, [RELAY_URL, OTHER_RELAY_URL]);
     await insertReceipts(1, [RELAY_URL], CREATED_AT_MS + DAY_MS);

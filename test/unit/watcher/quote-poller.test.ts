@@ -258,25 +258,6 @@ describe('the end of a watch', () => {
 });
 
 describe('a mint that rejects batches', () => {
-  it('gets ids that it does not know alone, and the others in batches, until it knows them', async () => {
-    const unknownIds = ['id-3', 'id-4', 'id-99', 'id-150'];
-    mint.respondToBatch = (batch) => (batch.every((id) => mint.states.has(id)) ? null : REJECTED);
-    watch(unknownIds, { isUnknown: true });
-    watch(createQuoteIds(200).filter((id) => !unknownIds.includes(id)));
-    await poll(80 * SECOND_MS);
-    mint.forgetRequests();
-    await poll(20 * SECOND_MS);
-    expect(new Set(mint.reads)).toEqual(new Set(unknownIds));
-    expect(mint.batches.some((batch) => batch.length > 90)).toBe(true);
-    for (const quoteId of unknownIds) {
-      mint.states.set(quoteId, 'UNPAID');
-    }
-    await poll(20 * SECOND_MS);
-    mint.forgetRequests();
-    await poll(20 * SECOND_MS);
-    expect(mint.reads).toEqual([]);
-  });
-
   it('is polled for the quotes of a rejected batch although more others than fit into its batches are due', async () => {
     mint.respondToBatch = (batch) => (batch.includes('unknown') ? REJECTED : null);
     watch(['unknown'], { isUnknown: true });
