@@ -108,7 +108,7 @@ export class Operator {
       const isChanged = () => instance.startedAtMs > chosenAtMs && instance.isServing;
       while (!isChanged()) {
         if (faults.isOver) {
-          // An operator who is interrupted: the other processes keep the old mint, so both stay possible.
+          // The operator stops half way: the other processes keep the old mint, so invoices may come from either.
           return;
         }
         if (instance.isServing) {

@@ -11,7 +11,9 @@ function showRemainingCharacters(field: HTMLTextAreaElement): void {
   const count = Math.abs(remaining).toLocaleString();
   hint.textContent = `${count} ${isTooLong ? 'too many' : 'left'}`;
   hint.classList.toggle('too-long', isTooLong);
-  field.setCustomValidity(isTooLong ? `Shorten the comment: ${count} characters too many.` : '');
+  field.setCustomValidity(
+    isTooLong ? `Shorten the comment. Its length is ${count} above the limit.` : '',
+  );
 }
 
 showFormProgress(getElement('create-invoice', HTMLButtonElement));
