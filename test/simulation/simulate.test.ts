@@ -7,8 +7,8 @@ import { describe, expect, it, vi } from 'vitest';
 // A seed takes a second, and several on a busy machine.
 vi.setConfig({ testTimeout: 600_000 });
 
-/** Without the calm phase, which begins eleven minutes after the faults end. `.ci/run` has it. */
-const SHORT = ['--scenario', 'hasCalmPhase=false'];
+/** Faults for 20 seconds, and no calm phase, which begins eleven minutes after them. `.ci/run` has longer seeds. */
+const SHORT = ['--scenario', 'hasCalmPhase=false,activeMs=20000'];
 
 describe('npm run simulate', () => {
   it('breaks no rule with 40 fixed and 10 new seeds', () => {
