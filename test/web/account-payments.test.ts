@@ -10,7 +10,7 @@ import {
 } from '../helpers/relays/zap-requests.ts';
 import { receivePayment, useTestEnvironment } from '../helpers/service/test-environment.ts';
 import { addNostrExtension, controlTime, openAccount, section } from '../helpers/web/pages.ts';
-import { readLnurl } from '../helpers/web/read-qr-code.ts';
+import { readAddressQrCode } from '../helpers/web/read-qr-code.ts';
 import { useBrowser } from '../helpers/web/use-browser.ts';
 
 /** The received payments and the addresses on the account page. */
@@ -161,9 +161,9 @@ it('shows the user’s addresses', async () => {
   const page = await openAccount(browser, wallet);
   const content = section(page, 'Your addresses');
   const address = `addressee@${new URL(environment.origin).host}`;
-  expect(await readLnurl(content.getByRole('img', { name: address }))).toBe(
-    `${environment.origin}/.well-known/lnurlp/addressee`,
-  );
+  const code = await readAddressQrCode(content.getByRole('img', { name: address }));
+  expect(code.lnurlPayUrl).toBe(`${environment.origin}/.well-known/lnurlp/addressee`);
+  expect(code.pageUrl).toContain(`${environment.origin}/addressee?`);
   await content.getByText(`${wallet.npub}@`).first().waitFor();
   await page.context().grantPermissions(['clipboard-write']);
   const copyButton = content.locator('[data-copy]').first();

@@ -8,7 +8,7 @@ import {
   useTestEnvironment,
 } from '../helpers/service/test-environment.ts';
 import { controlTime, createInvoice, heading } from '../helpers/web/pages.ts';
-import { readLnurl, readQrCode } from '../helpers/web/read-qr-code.ts';
+import { readAddressQrCode, readQrCode } from '../helpers/web/read-qr-code.ts';
 import { type OpenPageOptions, useBrowser } from '../helpers/web/use-browser.ts';
 
 /** The payment page and the invoice page. */
@@ -329,7 +329,10 @@ it('leads from the address to a paid invoice without JavaScript', async () => {
   const { host, origin } = new URL(environment.origin);
   const page = await browser.openPage(`${origin}/${npub}`, { javaScriptEnabled: false });
   expect(await page.locator('#address').textContent()).toBe(`${npub}@${host}`);
-  expect(await readLnurl(page.getByRole('img', { name: 'QR' }))).toContain(npub);
+  const code = await readAddressQrCode(page.getByRole('img', { name: 'QR' }));
+  expect(code.lnurlPayUrl).toBe(`${origin}/.well-known/lnurlp/${npub}`);
+  const readPage = async (url: string) => (await page.request.get(url)).text();
+  expect(await readPage(code.pageUrl)).toBe(await readPage(page.url()));
 
   const invoice = await createInvoice(page, 21, 'hello');
   expect(await readQrCode(page.getByRole('img', { name: 'QR' }))).toBe(

@@ -74,8 +74,17 @@ export function shortenNpub(npub: string): string {
   return `${npub.slice(0, 12)}…${npub.slice(-6)}`;
 }
 
-/** Returns the URI of a Lightning address for QR codes (LUD-01), in upper case, which makes the codes smaller. */
+/** Returns the URI of a Lightning address for links, which open a wallet (LUD-01). */
 export function buildLnurlUri(origin: string, localPart: string): string {
+  return `lightning:${encodeLnurl(origin, localPart)}`;
+}
+
+/** Returns the URL of a payment page that wallets read as the LNURL in it (LUD-01, fallback scheme), for QR codes. */
+export function buildPaymentQrText(origin: string, localPart: string): string {
+  return `${origin}/${localPart}?lightning=${encodeLnurl(origin, localPart)}`;
+}
+
+function encodeLnurl(origin: string, localPart: string): string {
   const url = new TextEncoder().encode(`${origin}/.well-known/lnurlp/${localPart}`);
-  return `lightning:${bech32.encode('lnurl', bech32.toWords(url), false).toUpperCase()}`;
+  return bech32.encode('lnurl', bech32.toWords(url), false).toUpperCase();
 }

@@ -1,5 +1,12 @@
 import { html } from 'htm/preact';
-import { buildLnurlUri, CopyableText, QrCode, Sats, Section } from './elements.ts';
+import {
+  buildLnurlUri,
+  buildPaymentQrText,
+  CopyableText,
+  QrCode,
+  Sats,
+  Section,
+} from './elements.ts';
 import { type Page, shortenAddress } from './layout.ts';
 import type { FormProblem, PaymentInput, SatRange } from './payment-form.ts';
 
@@ -23,7 +30,6 @@ interface PaymentFormState extends PaymentInput {
 
 export function paymentPage({ origin, localPart, address }: Payee, form: PaymentFormState): Page {
   const { range, problem } = form;
-  const uri = buildLnurlUri(origin, localPart);
   return {
     title: `${problem === null ? '' : 'Error: '}Pay ${address}`,
     description: `Send sats to ${address} from any Lightning wallet.`,
@@ -66,9 +72,12 @@ export function paymentPage({ origin, localPart, address }: Payee, form: Payment
           </form>
         <//>
         <${Section} title="Or scan or copy">
-          <${QrCode} text=${uri} label=${`QR code of the Lightning address ${address}`} />
+          <${QrCode}
+            text=${buildPaymentQrText(origin, localPart)}
+            label=${`QR code of the Lightning address ${address}`}
+          />
           <${CopyableText} id="address" text=${address} label="Copy address">
-            <a class="button secondary" href=${uri}>Open in wallet</a>
+            <a class="button secondary" href=${buildLnurlUri(origin, localPart)}>Open in wallet</a>
           <//>
         <//>
       </div>

@@ -30,10 +30,16 @@ export async function readQrCode(locator: Locator): Promise<string> {
   }
 }
 
-/** Decodes the QR code of a Lightning address (LUD-01). @returns the URL that wallets request */
-export async function readLnurl(locator: Locator): Promise<string> {
-  const uri = await readQrCode(locator);
-  const [, lnurl = ''] = /^lightning:(LNURL1.+)$/.exec(uri) ?? [];
+/**
+ * Decodes the QR code of a Lightning address (LUD-01, fallback scheme).
+ *
+ * @returns the URL that a camera opens, and the one that a wallet requests
+ */
+export async function readAddressQrCode(
+  locator: Locator,
+): Promise<{ pageUrl: string; lnurlPayUrl: string }> {
+  const pageUrl = await readQrCode(locator);
+  const [, lnurl = ''] = /[?&]lightning=(LNURL1[02-9AC-HJ-NP-Z]+)$/.exec(pageUrl) ?? [];
   const { words } = bech32.decode(lnurl as `${string}1${string}`, false);
-  return Buffer.from(bech32.fromWords(words)).toString();
+  return { pageUrl, lnurlPayUrl: Buffer.from(bech32.fromWords(words)).toString() };
 }

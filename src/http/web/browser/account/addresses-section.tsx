@@ -1,4 +1,4 @@
-import { buildLnurlUri, CopyableText, QrCode, Section } from '../../elements.ts';
+import { buildPaymentQrText, CopyableText, QrCode, Section } from '../../elements.ts';
 import type { ApiClient, User } from './api-client.ts';
 import { Problem, useLoaded } from './elements.tsx';
 
@@ -35,7 +35,7 @@ function Address({ address }: { address: string }) {
   return (
     <div class="columns">
       <QrCode
-        text={buildLnurlUri(origin, localPart)}
+        text={buildPaymentQrText(origin, localPart)}
         label={`QR code of the Lightning address ${address}`}
       />
       <div>
