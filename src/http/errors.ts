@@ -63,7 +63,7 @@ export function sendError(thrown: unknown, request: FastifyRequest, reply: Fasti
 }
 
 /** Whether a browser opens a page. A client that calls the API does not prefer HTML to JSON. */
-function isPageRequest({ raw, headers, ws }: FastifyRequest): boolean {
+export function isPageRequest({ raw, headers, ws }: FastifyRequest): boolean {
   const isApi = normaliseRequestPath(raw.url ?? '/').startsWith('/api/');
   const types = ['application/json', 'text/html'];
   return !ws && !isApi && negotiate(headers.accept ?? '', types) === 'text/html';

@@ -254,8 +254,11 @@ describe('a payment page', () => {
   });
 
   it('is found under the whole address', async () => {
-    const response = await open(`/Alice+tea@${new URL(environment.origin).host}`);
+    const { host } = new URL(environment.origin);
+    const response = await open(`/Alice+tea@${host}`);
     expect([response.status, response.headers.get('location')]).toEqual([302, '/alice+tea']);
+    const link = await open(`/alice@${host}?amount=2100&comment=Table%204&lightning=LNURL1`);
+    expect(link.headers.get('location')).toBe('/alice?amount=2100&comment=Table+4');
     expect((await open('/alice@other.example')).status).toBe(404);
   });
 
@@ -349,6 +352,32 @@ describe('a payment page', () => {
     expect(new Set(pages.map((page) => JSON.stringify(page))).size).toBe(1);
     expect(pages[0]?.[0]).toBe(404);
   });
+});
+
+it('offers a username on its page to browsers, but only if anyone can get it', async () => {
+  const env = { USERNAME_PRICE_SAT: '0', USERNAME_RESERVED: 'satoshi' };
+  const { url } = await useAdditionalService(environment, env);
+  const readTitle = async (path: string) => {
+    const response = await open(path, {}, url);
+    expect([response.status, response.headers.get('etag')]).toEqual([404, null]);
+    return /<h1>(.*?)<\/h1>/.exec(await response.text())?.[1];
+  };
+  expect(await readTitle('/Unclaimed')).toBe('unclaimed is free');
+  const owner = environment.newWallet().pubkey;
+  await assignUsername(environment.database, owner, 'oldname');
+  await assignUsername(environment.database, owner, 'newname');
+  for (const path of [
+    '/oldname',
+    '/satoshi',
+    '/admin',
+    '/ab',
+    '/npub1abc',
+    '/unclaimed/invoice/x',
+  ]) {
+    expect([path, await readTitle(path)]).toEqual([path, 'Nothing here']);
+  }
+  const response = await open('/unclaimed', { headers: { accept: 'application/json' } }, url);
+  expect([response.status, await response.json()]).toEqual([404, NOT_FOUND]);
 });
 
 describe('errors', () => {

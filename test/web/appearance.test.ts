@@ -9,7 +9,13 @@ import {
   useTestEnvironment,
 } from '../helpers/service/test-environment.ts';
 import { inspectPage } from '../helpers/web/inspect-page.ts';
-import { createInvoice, heading, openAccount, section } from '../helpers/web/pages.ts';
+import {
+  addNostrExtension,
+  createInvoice,
+  heading,
+  openAccount,
+  section,
+} from '../helpers/web/pages.ts';
 import { useBrowser } from '../helpers/web/use-browser.ts';
 
 /** How the pages look: accessible, in both colour schemes, on any screen. */
@@ -99,6 +105,22 @@ it('error', async () => {
   await inspectPage(page, 'error');
   await page.getByRole('link', { name: 'Go to the start page' }).click();
   await heading(page, 'Every Nostr key has a Lightning address').waitFor();
+});
+
+it('the offer of a free name, which the account page fills in', async () => {
+  const { secretKey } = environment.newWallet();
+  const prepare = (newPage: Page) => addNostrExtension(newPage, secretKey);
+  const options = { prepare, expectedStatuses: [404] };
+  const page = await browser.openPage(`${environment.origin}/FreeName`, options);
+  await heading(page, 'freename is free').waitFor();
+  await page.getByText('The name costs 2,100 sats.').waitFor();
+  await inspectPage(page, 'free-name');
+  await page.getByRole('link', { name: 'Get this name' }).click();
+  await page.getByRole('button', { name: 'Sign in with a browser extension' }).click();
+  await page.getByText(/freename@.* is available/).waitFor();
+  const field = page.getByRole('textbox', { name: 'Username' });
+  expect(await field.inputValue()).toBe('freename');
+  expect(await field.evaluate((element) => element === document.activeElement)).toBe(true);
 });
 
 it('signing in to the account', async () => {

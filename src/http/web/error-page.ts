@@ -1,7 +1,8 @@
 import type { FastifyReply } from 'fastify';
 import { html } from 'htm/preact';
 import type { PageError } from '../errors.ts';
-import { type Site, sendPage } from './layout.ts';
+import { Sats } from './elements.ts';
+import { type Page, type Site, sendPage } from './layout.ts';
 
 const TITLES: Record<number, string> = {
   404: 'Nothing here',
@@ -29,6 +30,31 @@ export function sendErrorPage(reply: FastifyReply, site: Site, error: PageError)
     </section>
   `;
   sendPage(reply.code(status), site, { title, content });
+}
+
+/** The page of a username that has no owner yet. */
+export function freeNamePage(offer: { name: string; host: string; priceSat: number | null }): Page {
+  const { name, host, priceSat } = offer;
+  return {
+    title: `${name} is free`,
+    content: html`
+      <section class="card narrow">
+        <h1>${name} is free</h1>
+        <p>
+          If you want to pay someone, check the
+          address: <strong class="breakable">${name}@${host}</strong> has no owner yet.
+        </p>
+        <p>
+          If you have a Nostr key, you can make it your own Lightning address.${' '}
+          ${priceSat ? html`The name costs <${Sats} amount=${priceSat} />.` : 'The name is free of charge.'}
+        </p>
+        <p class="row">
+          <a class="button" href=${`/account?name=${name}`}>Get this name</a>
+          <a class="button secondary" href="/">Go to the start page</a>
+        </p>
+      </section>
+    `,
+  };
 }
 
 /** On a page, "this address" would seem to be a Lightning address. */

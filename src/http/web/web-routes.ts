@@ -11,15 +11,16 @@ import { getSendableRange, issueInvoice } from '../../quotes/issue-invoice.ts';
 import { buildLnurlMetadata, formatLnurlText, MSAT_PER_SAT } from '../../quotes/lnurl-pay.ts';
 import { findQuoteByVerifyToken } from '../../quotes/quote-store.ts';
 import type { ResolvedAddress } from '../../recipients/recipient-directory.ts';
+import { checkUsernameAvailability } from '../../usernames/register-username.ts';
 import { waitAtMost } from '../../wait-at-most.ts';
 import type { HttpContext } from '../context.ts';
-import { renderError } from '../errors.ts';
+import { isPageRequest, renderError } from '../errors.ts';
 import { jsonBody } from '../schemas.ts';
 import { sendStaticFile } from '../static-files.ts';
 import { type Assets, prepareAssets } from './assets.ts';
 import { type BrandingSettings, loadBranding } from './branding.ts';
 import { canLoadBrowserFiles } from './browser-files.ts';
-import { describeForPeople } from './error-page.ts';
+import { describeForPeople, freeNamePage } from './error-page.ts';
 import { homePage } from './home-page.ts';
 import { invoicePage } from './invoice-page.ts';
 import { type Page, type Site, sendPage, setPageHeaders } from './layout.ts';
@@ -147,6 +148,12 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
     return sendPage(reply, web, paymentPage(payee, form));
   };
 
+  /** Returns the username if a visitor can get it, as the API also says. */
+  const findFreeName = async (username: string) => {
+    const { name, obstacle } = await checkUsernameAvailability(context.usernames, username);
+    return obstacle === null ? name : null;
+  };
+
   /** A payment link contains the amount, the comment, or both. */
   app.get(
     '/:address',
@@ -155,12 +162,25 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
       const { address } = request.params;
       if (address.includes('@')) {
         // People enter `pay.example/alice@pay.example`.
-        const result = findPath(address);
+        const [, query = ''] = request.url.split('?', 2);
+        const result = findPath(`${address}?${query}`);
         if ('path' in result) {
           return reply.redirect(result.path);
         }
       }
-      const payee = await resolvePayee(request, address, context);
+      let payee: ResolvedPayee;
+      try {
+        payee = await resolvePayee(request, address, context);
+      } catch (error) {
+        const name =
+          isNotFound(error) && isPageRequest(request) ? await findFreeName(address) : null;
+        if (name === null) {
+          throw error;
+        }
+        const { host } = describePayee(request, name, context);
+        const { priceSat } = context.usernames.policy;
+        return sendPage(reply.code(404), web, freeNamePage({ name, host, priceSat }));
+      }
       const range = await waitForMint(getSatRange(payee, context));
       const { maxCommentLength } = context;
       const problem = range && findLinkProblem(request.query, range, maxCommentLength);
@@ -190,7 +210,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
           ? reply.redirect(`/${payee.localPart}/invoice/${result}`, 303)
           : sendPaymentPage(reply.code(400), payee, range, input, result);
       } catch (error) {
-        if (!(error instanceof RequestError) || error.code === 'not_found') {
+        if (!(error instanceof RequestError) || isNotFound(error)) {
           throw error;
         }
         // The form keeps what the payer entered.
@@ -337,4 +357,8 @@ async function waitForMint<Result>(promise: Promise<Result>): Promise<Result | n
 
 function notFoundError(): RequestError {
   return new RequestError('not_found', 'Not found.');
+}
+
+function isNotFound(error: unknown): boolean {
+  return error instanceof RequestError && error.code === 'not_found';
 }

@@ -17,7 +17,13 @@ describe('the payment page', () => {
     ['an address on another public host with a port', 'alice@WWW.example:8443', '/alice'],
     ['a lightning: URI of an address', 'lightning:alice@pay.example', '/alice'],
     ['a username after an @', '@alice', '/alice'],
-    ['the URL of a payment page', 'https://pay.example/Alice?amount=21', '/alice'],
+    ['the URL of a payment page', 'https://pay.example/Alice#top', '/alice'],
+    [
+      'a payment link',
+      'pay.example/Alice?amount=2%20100&lightning=x&comment=Table%204',
+      '/alice?amount=2+100&comment=Table+4',
+    ],
+    ['an address with an amount', 'alice@pay.example?amount=21', '/alice?amount=21'],
     ['the URL of an invoice page', 'https://pay.example/alice/invoice/abc', '/alice'],
     ['an LNURL', LNURL_URI, '/alice'],
   ])('is found for %s', (_case, text, path) => {

@@ -65,7 +65,9 @@ const drafts = new Map<string, typeof EMPTY_DRAFT>();
 
 /** Like `useState`, but the draft outlives the component. The browser warns before it closes a page with a token. */
 function usePurchaseDraft(pubkey: string) {
-  const [draft, setDraft] = useState(drafts.get(pubkey) ?? EMPTY_DRAFT);
+  const [draft, setDraft] = useState(
+    drafts.get(pubkey) ?? { ...EMPTY_DRAFT, name: readNameInLink() },
+  );
   const changeDraft = (changes: Partial<typeof EMPTY_DRAFT>) => {
     const changed = { ...(drafts.get(pubkey) ?? draft), ...changes };
     drafts.set(pubkey, changed);
@@ -75,6 +77,11 @@ function usePurchaseDraft(pubkey: string) {
     globalThis.onbeforeunload = hasToken ? (event) => event.preventDefault() : null;
   };
   return [draft, changeDraft] as const;
+}
+
+/** The page of a free name links to `/account?name=alice`. */
+export function readNameInLink(): string {
+  return new URLSearchParams(location.search).get('name')?.slice(0, 64) ?? '';
 }
 
 /** Returns the token that may have been spent, after an attempt with `token` has failed; null if there is none. */

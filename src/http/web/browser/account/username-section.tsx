@@ -1,4 +1,4 @@
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { CopyableText, QrCode, Sats, Section } from '../../elements.ts';
 import type { ApiClient, Session } from './api-client.ts';
 import {
@@ -11,7 +11,7 @@ import {
   useLoaded,
 } from './elements.tsx';
 import { describePaymentProblem, findTokenProblem } from './problem-text.ts';
-import { type Purchase, usePurchase } from './use-purchase.ts';
+import { type Purchase, readNameInLink, usePurchase } from './use-purchase.ts';
 
 interface FormProps {
   purchase: Purchase;
@@ -65,6 +65,12 @@ function UsernameForm({ api, user, graceDays, purchase, terms }: UsernameProps &
     [api, name, ownName],
   );
   const { isRunning, problem, run } = useAction(() => buy(name, null));
+  useEffect(() => {
+    if (readNameInLink() !== '') {
+      // Also scrolls to the field.
+      document.getElementById('username')?.focus();
+    }
+  }, []);
   return (
     <>
       <p>
