@@ -78,6 +78,26 @@ it('shows an invoice, and that it is paid within two seconds', async () => {
   await page.getByLabel('Amount in sats').waitFor();
 });
 
+it('prints and shares the receipt of a payment, if the browser can', async () => {
+  const prepare = (page: Page) =>
+    page.addInitScript(`
+      globalThis.print = () => (globalThis.hasPrinted = true);
+      navigator.share = async (data) => {
+        globalThis.shared = data;
+        throw new DOMException('The user closed the dialog.', 'AbortError');
+      };`);
+  const page = await openPaymentPage(environment.newWallet(), { prepare });
+  environment.mint.pay(await createInvoice(page, 2100, 'Table 4'));
+  await page.getByRole('button', { name: 'Save receipt' }).click();
+  expect(await page.evaluate('hasPrinted')).toBe(true);
+  await page.getByRole('button', { name: 'Share' }).click();
+  expect(await page.evaluate('shared')).toEqual({ title: await page.title(), url: page.url() });
+
+  const other = await browser.openPage(page.url());
+  await other.getByRole('button', { name: 'Save receipt' }).waitFor();
+  expect(await other.getByRole('button', { name: 'Share' }).isVisible()).toBe(false);
+});
+
 it('formats amounts for the user, and counts down in one kind of digits', async () => {
   const options = { locale: 'fa-IR', expectedStatuses: [400] };
   const page = await openPaymentPage(environment.newWallet(), options);
@@ -345,4 +365,5 @@ it('leads from the address to a paid invoice without JavaScript', async () => {
   environment.mint.pay(invoice);
   // The page reloads by itself.
   await heading(page, 'Paid').waitFor();
+  expect(await page.getByRole('button').count()).toBe(0);
 });

@@ -48,10 +48,14 @@ export function invoicePage({ payee, quote, verifyToken, nowMs }: InvoicePageDat
         <section class="card paid" data-section="paid" hidden=${status !== 'paid'}>
           <svg class="paid-mark" viewBox="0 0 24 24" aria-hidden="true"><path d="M6 12.5l4 4 8-9" /></svg>
           <h2>Paid</h2>
-          <p><span class="breakable">${address}</span> received your payment.</p>
+          <p><span class="breakable">${payee.address}</span> received your payment.</p>
           <p class="hint"><${PaidAt} ms=${quote.paidAtMs} /></p>
           <${Comment} text=${quote.comment} />
-          <p><a class="button secondary" href=${`/${payee.localPart}`}>Make another payment</a></p>
+          <p class="row centered">
+            <button type="button" id="save-receipt" class="secondary" hidden>Save receipt</button>
+            <button type="button" id="share-receipt" class="secondary" hidden>Share</button>
+            <a class="button secondary" href=${`/${payee.localPart}`}>Make another payment</a>
+          </p>
         </section>
         <section class="card" data-section="waiting" hidden=${status !== 'waiting'}>
           <h2>Waiting for the payment</h2>

@@ -114,6 +114,19 @@ function offerWebLn(): void {
   };
 }
 
+/** The print style sheet shows the receipt alone. Browsers can save it as a PDF file. */
+function offerReceipt(): void {
+  const saveButton = getElement('save-receipt', HTMLButtonElement);
+  saveButton.hidden = false;
+  saveButton.onclick = () => print();
+  const shareButton = getElement('share-receipt', HTMLButtonElement);
+  shareButton.hidden = !('share' in navigator);
+  // The promise rejects if the user closes the dialog.
+  shareButton.onclick = () =>
+    navigator.share({ title: document.title, url: location.href }).catch(() => undefined);
+}
+
+offerReceipt();
 if (paidAt.dateTime !== '') {
   showPaidAt(new Date(paidAt.dateTime));
 }
