@@ -60,6 +60,8 @@ function buildConfig(read: ReadSetting) {
     accentColor: read('SITE_ACCENT_COLOR', colorSetting.default('#a34b0c')),
     amountsSat: read('SITE_AMOUNTS', amountsSetting.default([])),
     links: read('SITE_LINKS', listSetting(parseSiteLink, SITE_LINK_PROBLEM).default([])),
+    /** Payment pages show the names in Nostr profiles. */
+    hasProfiles: read('SITE_PROFILES', booleanSetting.default(true)),
     /** Remote signers connect through it (NIP-46). */
     signerRelay: read('SIGNER_RELAY', relayUrlSetting.default('wss://relay.nsec.app')),
   };

@@ -296,6 +296,7 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
       subscribers: quotes.subscribers,
       usernames: usernames.context,
       recipientRelays: zaps.recipientRelays,
+      profiles: config.web?.hasProfiles ? zaps.profiles : null,
       allowPrivateNetworks,
     },
     {

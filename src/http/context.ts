@@ -10,6 +10,7 @@ import type { InvoiceContext } from '../quotes/issue-invoice.ts';
 import type { QuoteSubscribers } from '../quotes/update-sender.ts';
 import type { RecipientDirectory } from '../recipients/recipient-directory.ts';
 import type { UsernameContext } from '../usernames/register-username.ts';
+import type { ProfileCache } from '../zaps/profile-cache.ts';
 import type { RelayListCache } from '../zaps/relay-list-cache.ts';
 import type { ClientLimits } from './client-rate-limiter.ts';
 import type { JwtIssuer } from './jwt.ts';
@@ -40,6 +41,8 @@ export interface HttpContext {
   subscribers: QuoteSubscribers;
   usernames: UsernameContext;
   recipientRelays: RelayListCache;
+  /** Null if pages show no profiles. */
+  profiles: ProfileCache | null;
   allowPrivateNetworks: boolean;
 }
 

@@ -75,20 +75,43 @@ export const RELAY_CONNECTION_LIMITS = {
   maxTagElements: 2_500,
 };
 
+/** For relay lists and profiles, of which only the newest counts. */
+export const NEWEST_EVENT_LIMITS = {
+  /** NIP-05 responses contain the relays and wait for the lookup. */
+  queryTimeoutMs: 2_000,
+  /** After the first event was found, how long to wait for a newer one from another relay. */
+  graceMs: 300,
+};
+
 /** For the relay lists of recipients (NIP-65). */
 export const RELAY_LIST_LIMITS = {
   /** Users change their relays a few times a year. */
   foundTtlMs: HOUR_MS,
   /** If no list was found or a relay did not respond. The user may soon publish a list. */
   incompleteTtlMs: 60_000,
-  /** NIP-05 responses contain the relays and wait for the lookup. */
-  queryTimeoutMs: 2_000,
-  /** After the first list was found, how long to wait for a newer one from another relay. */
-  newerListGraceMs: 300,
   /** A full cache uses about ten megabytes if all lists are long. */
   maxCached: 5_000,
   /** NIP-65 recommends two to four. */
   maxWriteRelays: 10,
   /** Each URL takes up to 15 µs to parse. */
   maxParsedTags: 100,
+};
+
+/** For the names in Nostr profiles of recipients (NIP-01). */
+export const PROFILE_LIMITS = {
+  /** Users change their profiles a few times a year, and those without a profile may publish one. */
+  ttlMs: HOUR_MS,
+  /** If a relay did not respond. */
+  retryMs: 5 * 60_000,
+  /** A full cache uses about two megabytes. */
+  maxCached: 5_000,
+  /** Any visitor can cause a fetch by opening the page of any key. 60 a minute, of which few are in progress at once. */
+  perWindow: 10,
+  windowMs: 10_000,
+  /** In addition to the operator's relays. NIP-65 recommends two to four. */
+  maxWriteRelays: 3,
+  /** In UTF-16 code units. Usual profiles are below 2,000. */
+  maxContentLength: 16 * 1024,
+  /** In UTF-16 code units. Longer names do not fit into a line. */
+  maxNameLength: 50,
 };

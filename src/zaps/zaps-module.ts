@@ -4,6 +4,7 @@ import type { Logger } from '../log.ts';
 import type { MintPolicy } from '../mints/mint-policy.ts';
 import type { WebSocketConnector } from '../net/guarded-websocket.ts';
 import { loadEventSigner, loadEventVerifier } from '../nostr/events.ts';
+import { ProfileCache } from './profile-cache.ts';
 import { ReceiptDispatcher } from './receipt-dispatcher.ts';
 import { RelayListCache } from './relay-list-cache.ts';
 import { RelayPool } from './relay-pool.ts';
@@ -30,6 +31,7 @@ export async function createZapsModule(options: ZapsModuleOptions) {
   const signer = secretKey === null ? null : await loadEventSigner(secretKey);
   const relayPool = new RelayPool(connect, { signer, verifyEvent, clock, log });
   const receiptDispatcher = new ReceiptDispatcher({ ...options, relayPool });
+  const recipientRelays = new RelayListCache({ ...options, relayPool });
   return {
     /** Returns the key that signs receipts of payments at a mint; null if they get no receipts. */
     getZapPubkey: (mintUrl: string) =>
@@ -41,6 +43,7 @@ export async function createZapsModule(options: ZapsModuleOptions) {
       onReceiptsCreated: (relayUrls: readonly string[]) => receiptDispatcher.wake(relayUrls),
     },
     receiptDispatcher,
-    recipientRelays: new RelayListCache({ ...options, relayPool }),
+    recipientRelays,
+    profiles: new ProfileCache({ ...options, relayPool, recipientRelays }),
   };
 }

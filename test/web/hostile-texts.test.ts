@@ -1,6 +1,7 @@
-import { nip19 } from 'nostr-tools';
+import { finalizeEvent, nip19 } from 'nostr-tools';
 import { expect, it } from 'vitest';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
+import { startFakeRelay } from '../helpers/relays/start-fake-relay.ts';
 import {
   buildZapQuery,
   createZapRequest,
@@ -9,6 +10,7 @@ import {
 import {
   receivePayment,
   setMint,
+  useAdditionalService,
   useTestEnvironment,
 } from '../helpers/service/test-environment.ts';
 import { hostileTexts, startFailingMint } from '../helpers/web/hostile-texts.ts';
@@ -74,6 +76,32 @@ it('shows the comment of an invoice as a text', async () => {
   await createInvoice(page, 21, comment);
   expect(await page.locator('.comment:visible').textContent()).toBe(comment);
   await inspectPage(page, 'hostile-invoice');
+});
+
+it('shows the names of Nostr profiles as texts in one line', async () => {
+  const relay = await startFakeRelay();
+  const service = await useAdditionalService(environment, { ZAP_RELAYS: relay.url });
+  const page = await browser.openPage(service.publicOrigin);
+  for (const text of hostileTexts('profile')) {
+    const { npub, secretKey } = environment.newWallet();
+    const content = JSON.stringify({ name: text });
+    const event = { kind: 0, created_at: 1, tags: [], content };
+    relay.storeEvent(finalizeEvent(event, secretKey));
+    const line = page.getByText(/^\s*Nostr profile: /);
+    await expect
+      .poll(async () => {
+        await page.goto(`${service.publicOrigin}/${npub}`);
+        return line.count();
+      })
+      .toBe(1);
+    // The service cleans and shortens the texts.
+    const word = /\w{4,20}/.exec(text)?.[0] ?? '';
+    expect(await line.textContent()).toContain(word);
+    expect((await line.boundingBox())?.height).toBeLessThan(40);
+    if (text.startsWith('W')) {
+      await inspectPage(page, 'hostile-profile');
+    }
+  }
 });
 
 it('shows the texts of payers as texts', async () => {

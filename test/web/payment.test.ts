@@ -1,7 +1,9 @@
+import { finalizeEvent } from 'nostr-tools';
 import type { Locator, Page } from 'playwright-core';
 import { expect, it } from 'vitest';
 import { decodeInvoice } from '../../src/quotes/bolt11.ts';
 import type { RecipientClient } from '../helpers/recipients/recipient-client.ts';
+import { startFakeRelay } from '../helpers/relays/start-fake-relay.ts';
 import {
   assignNewTestMint,
   useAdditionalService,
@@ -123,10 +125,18 @@ it('formats amounts for the user, and counts down in one kind of digits', async 
 const PHONE = { viewport: { width: 360, height: 640 }, expectedStatuses: [400] };
 
 it('shows what a payer needs first without scrolling on a phone, also after an error', async () => {
-  const { npub } = environment.newWallet();
-  const env = { SITE_AMOUNTS: '1000,5000,21000,100000' };
+  const { npub, secretKey } = environment.newWallet();
+  const relay = await startFakeRelay();
+  const content = JSON.stringify({ name: 'Alice' });
+  relay.storeEvent(finalizeEvent({ kind: 0, created_at: 1, tags: [], content }, secretKey));
+  const env = { SITE_AMOUNTS: '1000,5000,21000,100000', ZAP_RELAYS: relay.url };
   const { publicOrigin } = await useAdditionalService(environment, env);
   const page = await browser.openPage(`${publicOrigin}/${npub}`, PHONE);
+  const findProfile = async () => {
+    await page.reload();
+    return page.getByText('Nostr profile: Alice').count();
+  };
+  await expect.poll(findProfile).toBe(1);
   const showsWithoutScrolling = async (...locators: Locator[]) => {
     for (const locator of locators) {
       const box = await locator.boundingBox();

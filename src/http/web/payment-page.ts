@@ -16,6 +16,8 @@ export interface Payee {
   localPart: string;
   /** The local part and the host of the request. */
   address: string;
+  /** What the payee calls themselves on Nostr. The label and a line of its own mark it, because it can be any text. */
+  profileName?: string | null | undefined;
 }
 
 interface PaymentFormState extends PaymentInput {
@@ -28,7 +30,8 @@ interface PaymentFormState extends PaymentInput {
   problem: FormProblem | null;
 }
 
-export function paymentPage({ origin, localPart, address }: Payee, form: PaymentFormState): Page {
+export function paymentPage(payee: Payee, form: PaymentFormState): Page {
+  const { origin, localPart, address, profileName } = payee;
   const { range, problem } = form;
   return {
     title: `${problem === null ? '' : 'Error: '}Pay ${address}`,
@@ -37,6 +40,7 @@ export function paymentPage({ origin, localPart, address }: Payee, form: Payment
     script: 'payment',
     content: html`
       <h1><small>Pay</small> ${shortenAddress(address)}</h1>
+      ${profileName && html`<p class="profile">Nostr profile: <bdi>${profileName}</bdi></p>`}
       <div class="columns">
         <${Section} title="How much?">
           <form method="post" action=${`/${localPart}`}>

@@ -193,10 +193,11 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
     { config, schema: { params, body: paymentForm } },
     async (request, reply) => {
       const input = request.body;
-      const payee = describePayee(request, request.params.address, context);
+      let payee: Payee = describePayee(request, request.params.address, context);
       let range: SatRange | null = null;
       const createInvoice = async () => {
         const resolved = await resolvePayee(request, request.params.address, context);
+        payee = resolved;
         range = await getSatRange(resolved, context);
         const payment = validatePayment(input, range, context.maxCommentLength);
         return 'text' in payment ? payment : issueWebInvoice(resolved, payment, request, context);
@@ -302,7 +303,8 @@ async function resolvePayee(
     .catch((error: unknown) => {
       throw error instanceof RequestError && error.code === 'invalid' ? notFoundError() : error;
     });
-  return { ...resolved, ...describePayee(request, addressInPath, context) };
+  const profileName = context.profiles?.getName(resolved.recipient.pubkey);
+  return { ...resolved, ...describePayee(request, addressInPath, context), profileName };
 }
 
 function describePayee(
