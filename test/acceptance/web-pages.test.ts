@@ -217,10 +217,19 @@ describe('a payment page', () => {
     expect(html).toContain('<data value="1000000" data-sats="true">1,000,000</data> sats');
     expect(html).toContain(`<meta property="og:title" content="Pay ${address}"/>`);
     expect(html).toContain(`<meta property="og:url" content="${environment.origin}/${npub}"/>`);
-    expect(html).toContain('<meta name="twitter:card" content="summary"/>');
-    const [, image = ''] = /<meta property="og:image" content="([^"]+)"/.exec(html) ?? [];
-    expect(new URL(image).origin).toBe(environment.origin);
-    expect((await open(image, {}, '')).headers.get('content-type')).toBe('image/png');
+    expect(html).toContain('<meta name="twitter:card" content="summary_large_image"/>');
+    expect(html).toContain(
+      `<meta property="og:image" content="${environment.origin}/${npub}/preview.png"/>`,
+    );
+  });
+
+  it('has a preview image for known recipients, which caches keep for a day', async () => {
+    const { npub } = environment.newWallet();
+    const { status, headers } = await open(`/${npub}/preview.png`);
+    expect(status).toBe(200);
+    expect(headers.get('content-type')).toBe('image/png');
+    expect(headers.get('cache-control')).toBe('public, max-age=86400');
+    expect((await open('/nobody/preview.png')).status).toBe(404);
   });
 
   it.each([

@@ -2,6 +2,7 @@ import { finalizeEvent } from 'nostr-tools';
 import type { Locator, Page } from 'playwright-core';
 import { expect, it } from 'vitest';
 import { decodeInvoice } from '../../src/quotes/bolt11.ts';
+import { assignUsername } from '../helpers/recipients/assign-username.ts';
 import type { RecipientClient } from '../helpers/recipients/recipient-client.ts';
 import { startFakeRelay } from '../helpers/relays/start-fake-relay.ts';
 import {
@@ -352,6 +353,27 @@ it('asks again if the connection hangs', async () => {
   environment.mint.pay(invoice);
   await page.clock.fastForward('00:12');
   await heading(page, 'Paid').waitFor();
+});
+
+it('has a preview image with a QR code', async () => {
+  const { pubkey } = environment.newWallet();
+  const name = 'previewed'.repeat(7);
+  await assignUsername(environment.database, pubkey, name);
+  const page = await browser.openPage(`${environment.origin}/${name}`);
+  await page.evaluate(`{
+    const image = new Image();
+    image.src = document.querySelector('meta[property="og:image"]').content;
+    document.body.replaceChildren(image);
+  }`);
+  const image = page.getByRole('img');
+  await image.screenshot({ path: 'test-results/web/preview-image.png' });
+  const size = await image.evaluate((img: HTMLImageElement) => [
+    img.naturalWidth,
+    img.naturalHeight,
+  ]);
+  expect(size).toEqual([1200, 630]);
+  const { lnurlPayUrl } = await readAddressQrCode(image);
+  expect(lnurlPayUrl).toBe(`${environment.origin}/.well-known/lnurlp/${name}`);
 });
 
 it('leads from the address to a paid invoice without JavaScript', async () => {

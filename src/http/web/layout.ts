@@ -17,6 +17,8 @@ export interface Page {
   description?: string;
   /** The public URL; missing if search engines and previews must not show the page. */
   url?: string;
+  /** The URL of a large picture for previews of links; by default, they show the icon of the site. */
+  previewImage?: string;
   /** The name of a script for the browser, without `.js`. */
   script?: string;
   /** Sources to which the script may connect besides this server (CSP `connect-src`). */
@@ -110,8 +112,10 @@ function renderPage(site: Site, page: Page): string {
   `)}`;
 }
 
-function previewMetadata({ siteName, icons, assets }: Site, { title, description, url }: Page) {
-  const image = icons.previewImage && new URL(assets.getPath(icons.previewImage.name), url).href;
+function previewMetadata({ siteName, icons, assets }: Site, page: Page) {
+  const { title, description, url, previewImage } = page;
+  const icon = icons.previewImage && new URL(assets.getPath(icons.previewImage.name), url).href;
+  const image = previewImage ?? icon;
   return html`
     <meta property="og:type" content="website" />
     <meta property="og:site_name" content=${siteName} />
@@ -119,7 +123,7 @@ function previewMetadata({ siteName, icons, assets }: Site, { title, description
     <meta property="og:description" content=${description} />
     <meta property="og:url" content=${url} />
     ${image && html`<meta property="og:image" content=${image} />`}
-    <meta name="twitter:card" content="summary" />
+    <meta name="twitter:card" content=${previewImage === undefined ? 'summary' : 'summary_large_image'} />
     <link rel="canonical" href=${url} />
   `;
 }

@@ -37,6 +37,7 @@ export function paymentPage(payee: Payee, form: PaymentFormState): Page {
     title: `${problem === null ? '' : 'Error: '}Pay ${address}`,
     description: `Send sats to ${address} from any Lightning wallet.`,
     url: `${origin}/${localPart}`,
+    previewImage: `${origin}/${localPart}/preview.png`,
     script: 'payment',
     content: html`
       <h1><small>Pay</small> ${shortenAddress(address)}</h1>

@@ -2,6 +2,7 @@ import etag from '@fastify/etag';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { html } from 'htm/preact';
+import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
 import { RequestError } from '../../errors.ts';
 import type { Logger } from '../../log.ts';
@@ -20,10 +21,11 @@ import { sendStaticFile } from '../static-files.ts';
 import { type Assets, prepareAssets } from './assets.ts';
 import { type BrandingSettings, loadBranding } from './branding.ts';
 import { canLoadBrowserFiles } from './browser-files.ts';
+import { buildPaymentQrText } from './elements.ts';
 import { describeForPeople, freeNamePage } from './error-page.ts';
 import { homePage } from './home-page.ts';
 import { invoicePage } from './invoice-page.ts';
-import { type Page, type Site, sendPage, setPageHeaders } from './layout.ts';
+import { type Page, type Site, sendPage, setPageHeaders, shortenAddress } from './layout.ts';
 import {
   type FormProblem,
   findLinkProblem,
@@ -34,6 +36,7 @@ import {
 } from './payment-form.ts';
 import { type Payee, paymentPage } from './payment-page.ts';
 import { findPaymentPath } from './payment-path.ts';
+import { renderPreviewImage } from './preview-image.ts';
 import { removeSecretKeys } from './secret-key.ts';
 
 export interface WebSettings extends BrandingSettings {
@@ -68,6 +71,9 @@ const paymentForm = jsonBody({ amount: formField, comment: formField });
 /** A field that occurs twice in a link is ignored. */
 const linkField = formField.catch('');
 const paymentLink = z.object({ amount: linkField, comment: linkField });
+
+/** By address. An image has about 10 kB. */
+const MAX_CACHED_PREVIEW_IMAGES = 500;
 
 /** How long a page waits for a mint. A person who sees nothing loses patience earlier than a wallet. */
 const MINT_MAX_WAIT_MS = 8_000;
@@ -239,6 +245,23 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
       return sendPage(reply, web, invoicePage({ payee, quote, verifyToken: token, nowMs }));
     },
   );
+
+  const previewImages = new LRUCache<string, Promise<Buffer>>({ max: MAX_CACHED_PREVIEW_IMAGES });
+
+  app.get('/:address/preview.png', { config, schema: { params } }, async (request, reply) => {
+    const payee = await resolvePayee(request, request.params.address, context);
+    const { origin, localPart, address } = payee;
+    const key = `${origin}/${localPart}`;
+    const image =
+      previewImages.get(key) ??
+      renderPreviewImage(buildPaymentQrText(origin, localPart), shortenAddress(address));
+    previewImages.set(key, image);
+    setPageHeaders(reply);
+    return reply
+      .header('cache-control', 'public, max-age=86400')
+      .type('image/png')
+      .send(await image);
+  });
 
   serveAssets(app, web.assets);
 };
