@@ -15,7 +15,7 @@ const POST_EXPIRY_POLL_DELAY_MS = 5 * SECOND_MS;
 /** Most payments arrive within this time after the invoice was created. */
 const YOUNG_QUOTE_AGE_MS = 10 * MINUTE_MS;
 
-// Poll intervals grow: each is the time since an event, divided by `ageDivisor`, but at least `minMs`.
+// Poll intervals grow: each is the time from an event to the last poll, divided by `ageDivisor`, but at least `minMs`.
 /** Since the creation. A poll finds a payment within a twentieth of the age. */
 const UNPAID_INTERVALS = { ageDivisor: 20, minMs: 4 * SECOND_MS };
 /** Since the expiry. */
@@ -55,18 +55,22 @@ export function computeNextPoll(
   context: PollContext,
 ): { dueInMs: number; isUrgent: boolean } {
   const lastPollAtMs = nowMs - context.sincePollMs;
-  const intervalMs = computePollIntervalMs(quote, nowMs, context);
-  const dueAtMs = lastPollAtMs + intervalMs;
+  // The interval depends on the last poll. If it grew with the time since then, a poll that fails would delay the next one.
+  const dueAtMs = lastPollAtMs + computePollIntervalMs(quote, lastPollAtMs, context);
   const postExpiryPollAtMs = quote.expiresAtMs + POST_EXPIRY_POLL_DELAY_MS;
   const needsPostExpiryPoll = quote.state === 'UNPAID' && lastPollAtMs < postExpiryPollAtMs;
   return needsPostExpiryPoll && postExpiryPollAtMs < dueAtMs
     ? { dueInMs: postExpiryPollAtMs - nowMs, isUrgent: nowMs < postExpiryPollAtMs + MINUTE_MS }
-    : { dueInMs: dueAtMs - nowMs, isUrgent: intervalMs <= UNPAID_INTERVALS.minMs };
+    : {
+        dueInMs: dueAtMs - nowMs,
+        isUrgent: computePollIntervalMs(quote, nowMs, context) <= UNPAID_INTERVALS.minMs,
+      };
 }
 
+/** @param atMs the time of the last poll */
 export function computePollIntervalMs(
   quote: QuoteStatus,
-  nowMs: number,
+  atMs: number,
   { stateAgeAtPollMs, isCovered }: Pick<PollContext, 'stateAgeAtPollMs' | 'isCovered'>,
 ): number {
   if (quote.state === 'INFLIGHT') {
@@ -74,14 +78,14 @@ export function computePollIntervalMs(
   }
   const intervalMs =
     quote.state === 'PAID'
-      ? growInterval(PAID_INTERVALS, nowMs - (quote.paidAtMs ?? nowMs))
-      : computeUnpaidIntervalMs(quote, nowMs);
+      ? growInterval(PAID_INTERVALS, atMs - (quote.paidAtMs ?? atMs))
+      : computeUnpaidIntervalMs(quote, atMs);
   return isCovered ? Math.min(5 * intervalMs, 2 * MAX_INTERVAL_MS) : intervalMs;
 }
 
-function computeUnpaidIntervalMs(quote: QuoteStatus, nowMs: number): number {
-  const ageMs = nowMs - quote.createdAtMs;
-  const sinceExpiryMs = nowMs - quote.expiresAtMs;
+function computeUnpaidIntervalMs(quote: QuoteStatus, atMs: number): number {
+  const ageMs = atMs - quote.createdAtMs;
+  const sinceExpiryMs = atMs - quote.expiresAtMs;
   // A young quote is polled often even if it has expired, because the mint may have returned a wrong expiry.
   return sinceExpiryMs < POST_EXPIRY_POLL_DELAY_MS || ageMs < YOUNG_QUOTE_AGE_MS
     ? growInterval(UNPAID_INTERVALS, ageMs)

@@ -61,6 +61,16 @@ describe('computeNextPoll', () => {
     });
   });
 
+  it('does not postpone a poll that was due and failed', () => {
+    const lastPollAtMs = EXPIRES_MS + 30 * MINUTE_MS;
+    const getDueAtMs = (nowMs: number) =>
+      nowMs +
+      computeNextPoll(UNPAID, nowMs, { ...DEFAULT_CONTEXT, sincePollMs: nowMs - lastPollAtMs })
+        .dueInMs;
+    expect(getDueAtMs(lastPollAtMs)).toBe(lastPollAtMs + 10 * MINUTE_MS);
+    expect(getDueAtMs(lastPollAtMs + 10 * MINUTE_MS)).toBe(lastPollAtMs + 10 * MINUTE_MS);
+  });
+
   it('makes unpaid quotes urgent for 80 s, unless a subscription covers them', () => {
     const isUrgent = (ageMs: number, isCovered = false) =>
       computeNextPoll(UNPAID, CREATED_MS + ageMs, { ...DEFAULT_CONTEXT, isCovered }).isUrgent;
