@@ -9,6 +9,7 @@ import {
   TEST_ZAP_SECRET_KEY,
 } from '../helpers/relays/zap-requests.ts';
 import { receivePayment, useTestEnvironment } from '../helpers/service/test-environment.ts';
+import { inspectPage } from '../helpers/web/inspect-page.ts';
 import { addNostrExtension, controlTime, openAccount, section } from '../helpers/web/pages.ts';
 import { readAddressQrCode } from '../helpers/web/read-qr-code.ts';
 import { useBrowser } from '../helpers/web/use-browser.ts';
@@ -173,6 +174,42 @@ it('shows the user’s addresses', async () => {
   expect(await copyButton.evaluate((element) => element.getBoundingClientRect().width)).toBe(width);
   await content.getByRole('link', { name: 'Payment page' }).first().click();
   await page.waitForURL('**/addressee');
+});
+
+it('makes a link and a QR code that request an amount', async () => {
+  const wallet = environment.newWallet();
+  const shared = Promise.withResolvers<ShareData>();
+  const page = await openAccount(browser, wallet, {
+    prepare: async (newPage) => {
+      await newPage.exposeFunction('__share', shared.resolve);
+      await newPage.addInitScript('navigator.share = (data) => globalThis.__share(data)');
+    },
+  });
+  const content = section(page, 'Your addresses');
+  await content.getByText('Request an amount').click();
+  const qrCode = content.getByRole('img', { name: 'payment link' });
+  const problem = content.getByRole('alert');
+  const enter = async (amount: string, comment: string) => {
+    await content.getByLabel('Amount in sats').fill(amount);
+    await content.getByLabel('Comment').fill(comment);
+  };
+  await enter('1.5', '');
+  await problem.filter({ hasText: 'without decimal places' }).waitFor();
+  await enter('0', '');
+  await problem.filter({ hasText: 'at least 1 sat' }).waitFor();
+  expect(await qrCode.count()).toBe(0);
+
+  await enter('2,100', 'Table 4 & 5\nAlice');
+  const { pageUrl, lnurlPayUrl } = await readAddressQrCode(qrCode);
+  const [link = ''] = pageUrl.split('&lightning=');
+  expect(lnurlPayUrl).toBe(`${environment.origin}/.well-known/lnurlp/${wallet.npub}`);
+  await content.getByText(link, { exact: true }).waitFor();
+  await inspectPage(page, 'account-request');
+  await content.getByRole('button', { name: 'Share link' }).click();
+  expect(await shared.promise).toMatchObject({ url: link });
+  await page.goto(pageUrl);
+  expect(await page.getByLabel('Amount in sats').inputValue()).toBe('2100');
+  expect(await page.getByLabel('Comment').inputValue()).toBe('Table 4 & 5\nAlice');
 });
 
 it('stops to update if the signer refuses, and continues when the user wants that', async () => {

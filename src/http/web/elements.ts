@@ -80,8 +80,8 @@ export function buildLnurlUri(origin: string, localPart: string): string {
 }
 
 /** Returns the URL of a payment page that wallets read as the LNURL in it (LUD-01, fallback scheme), for QR codes. */
-export function buildPaymentQrText(origin: string, localPart: string): string {
-  return `${origin}/${localPart}?lightning=${encodeLnurl(origin, localPart)}`;
+export function buildPaymentQrText(origin: string, localPart: string, query = ''): string {
+  return `${origin}/${localPart}?${query}lightning=${encodeLnurl(origin, localPart)}`;
 }
 
 function encodeLnurl(origin: string, localPart: string): string {

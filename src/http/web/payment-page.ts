@@ -1,4 +1,5 @@
 import { html } from 'htm/preact';
+import type { SatRange } from './amount.ts';
 import {
   buildLnurlUri,
   buildPaymentQrText,
@@ -8,7 +9,7 @@ import {
   Section,
 } from './elements.ts';
 import { type Page, shortenAddress } from './layout.ts';
-import type { FormProblem, PaymentInput, SatRange } from './payment-form.ts';
+import type { FormProblem, PaymentInput } from './payment-form.ts';
 
 export interface Payee {
   origin: string;

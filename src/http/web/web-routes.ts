@@ -18,6 +18,7 @@ import type { HttpContext } from '../context.ts';
 import { isPageRequest, renderError } from '../errors.ts';
 import { jsonBody } from '../schemas.ts';
 import { sendStaticFile } from '../static-files.ts';
+import type { SatRange } from './amount.ts';
 import { type Assets, prepareAssets } from './assets.ts';
 import { type BrandingSettings, loadBranding } from './branding.ts';
 import { canLoadBrowserFiles } from './browser-files.ts';
@@ -31,7 +32,6 @@ import {
   findLinkProblem,
   type Payment,
   type PaymentInput,
-  type SatRange,
   validatePayment,
 } from './payment-form.ts';
 import { type Payee, paymentPage } from './payment-page.ts';

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { parseAmount, validatePayment } from '../../../../src/http/web/payment-form.ts';
+import { parseAmount } from '../../../../src/http/web/amount.ts';
+import { validatePayment } from '../../../../src/http/web/payment-form.ts';
 
 const LOCALES = ['en', 'en-IN', 'de', 'de-CH', 'fr', 'es', 'pl', 'sv', 'pt-PT', 'ja', 'hi', 'he'];
 

@@ -1,6 +1,7 @@
 import { buildPaymentQrText, CopyableText, QrCode, Section } from '../../elements.ts';
 import type { ApiClient, User } from './api-client.ts';
 import { Problem, useLoaded } from './elements.tsx';
+import { PaymentRequest } from './payment-request.tsx';
 
 export function AddressesSection({ api, user }: { api: ApiClient; user: User }) {
   const { data, problem, reload } = useLoaded(
@@ -13,7 +14,12 @@ export function AddressesSection({ api, user }: { api: ApiClient; user: User }) 
     <Section title="Your addresses">
       <p>Anyone can pay these addresses from a Lightning wallet. Share any of them.</p>
       <Problem text={problem && `Your addresses could not be read. ${problem}`} onRetry={reload} />
-      {first !== undefined && <Address address={first} />}
+      {first !== undefined && (
+        <>
+          <Address address={first} />
+          <PaymentRequest pageUrl={buildPageUrl(first)} />
+        </>
+      )}
       {data === null && problem === null && (
         <div class="columns">
           <div class="qr" />
@@ -30,24 +36,29 @@ export function AddressesSection({ api, user }: { api: ApiClient; user: User }) 
 }
 
 function Address({ address }: { address: string }) {
-  const [localPart = '', host = ''] = address.split('@');
-  const origin = `${chooseScheme(host)}//${host}`;
+  const pageUrl = buildPageUrl(address);
+  const { origin, pathname } = new URL(pageUrl);
   return (
     <div class="columns">
       <QrCode
-        text={buildPaymentQrText(origin, localPart)}
+        text={buildPaymentQrText(origin, pathname.slice(1))}
         label={`QR code of the Lightning address ${address}`}
       />
       <div>
         <CopyableText text={address} label="Copy address" />
         <p>
-          <a class="button secondary" href={`${origin}/${localPart}`}>
+          <a class="button secondary" href={pageUrl}>
             Payment page
           </a>
         </p>
       </div>
     </div>
   );
+}
+
+function buildPageUrl(address: string): string {
+  const [localPart = '', host = ''] = address.split('@');
+  return `${chooseScheme(host)}//${host}/${localPart}`;
 }
 
 /** Payers use HTTPS, except for onion services (LUD-16). */

@@ -6,7 +6,7 @@ export function Button(props: ComponentProps<'button'>) {
   return <button type="button" class="secondary" {...props} />;
 }
 
-export function Problem({ text, onRetry }: { text: string | null; onRetry?: () => void }) {
+export function Problem({ text, onRetry }: { text: ComponentChildren; onRetry?: () => void }) {
   return text === null ? null : (
     <>
       <p class="problem" role="alert">

@@ -1,0 +1,63 @@
+import { useState } from 'preact/hooks';
+import { validateAmount } from '../../amount.ts';
+import { buildPaymentQrText, CopyableText, QrCode } from '../../elements.ts';
+import { Button, Problem } from './elements.tsx';
+
+/** All bitcoins. The payment page knows the limits of the mint and of comments. */
+const ANY_AMOUNT = { minSat: 1, maxSat: 2_100_000_000_000_000 };
+
+/** Makes a link to a payment page with an amount and a comment, which the payer can change. */
+export function PaymentRequest({ pageUrl }: { pageUrl: string }) {
+  const [amount, setAmount] = useState('');
+  const [comment, setComment] = useState('');
+  const amountSat = amount.trim() === '' ? null : validateAmount(amount, ANY_AMOUNT);
+  const amountProblem = typeof amountSat === 'number' ? null : amountSat;
+  const query = new URLSearchParams({ amount: `${amountSat}`, ...(comment !== '' && { comment }) });
+  const link = `${pageUrl}?${query}`;
+  const { origin, pathname } = new URL(pageUrl);
+  return (
+    <details class="address">
+      <summary>Request an amount</summary>
+      <div class="columns">
+        <form noValidate onSubmit={(event) => event.preventDefault()}>
+          <label for="request-amount">Amount in sats</label>
+          <input
+            id="request-amount"
+            inputMode="numeric"
+            autocomplete="off"
+            value={amount}
+            aria-invalid={amountProblem !== null}
+            aria-describedby="request-problem"
+            onInput={({ currentTarget }) => setAmount(currentTarget.value)}
+          />
+          <div id="request-problem">
+            <Problem text={amountProblem} />
+          </div>
+          <label for="request-comment">Comment (optional)</label>
+          <textarea
+            id="request-comment"
+            rows={2}
+            value={comment}
+            onInput={({ currentTarget }) => setComment(currentTarget.value)}
+          />
+        </form>
+        {typeof amountSat === 'number' && (
+          <div>
+            <QrCode
+              text={buildPaymentQrText(origin, pathname.slice(1), `${query}&`)}
+              label="QR code of the payment link"
+            />
+            <CopyableText text={link} label="Copy link">
+              {/* Rejects if the user closes the dialog. */}
+              {'share' in navigator && (
+                <Button onClick={() => void navigator.share({ url: link }).catch(() => undefined)}>
+                  Share link
+                </Button>
+              )}
+            </CopyableText>
+          </div>
+        )}
+      </div>
+    </details>
+  );
+}
