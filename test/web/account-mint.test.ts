@@ -58,28 +58,28 @@ it('says what is wrong with a mint, and keeps the current one', async () => {
 
 it('locks quotes if the mint can do that', async () => {
   const { wallet, content, chooseMint } = await openMintSection();
-  const lock = content.getByRole('checkbox', { name: 'Lock quotes' });
+  const lock = content.getByRole('checkbox', { name: 'Lock payments' });
   await lock.click();
-  await content.getByText('New quotes are locked').waitFor();
+  await content.getByText('New payments are locked').waitFor();
   expect(await fetchSettings(wallet)).toMatchObject({ lockQuote: true });
 
   const simpleMint = await startTestMint({ supportsLocking: false });
   await chooseMint(simpleMint.url);
-  await content.getByRole('alert').filter({ hasText: 'This mint cannot lock quotes' }).waitFor();
+  await content.getByRole('alert').filter({ hasText: 'This mint cannot lock payments' }).waitFor();
 
   await lock.click();
-  await content.getByText('New quotes are not locked').waitFor();
+  await content.getByText('New payments are not locked').waitFor();
   await chooseMint(simpleMint.url);
-  await content.getByText('It cannot lock quotes').waitFor();
+  await content.getByText('It cannot lock payments').waitFor();
   await lock.click();
-  await content.getByRole('alert').filter({ hasText: 'This mint cannot lock quotes' }).waitFor();
+  await content.getByRole('alert').filter({ hasText: 'This mint cannot lock payments' }).waitFor();
   expect(await lock.isChecked()).toBe(false);
   expect(await fetchSettings(wallet)).toMatchObject({ lockQuote: false });
 });
 
 it('shows a new setting while it is saved, takes it back if that fails, and updates other tabs', async () => {
   const { page, content } = await openMintSection();
-  const lock = content.getByRole('checkbox', { name: 'Lock quotes' });
+  const lock = content.getByRole('checkbox', { name: 'Lock payments' });
   const answer = Promise.withResolvers<void>();
   const fail = async (route: Route) => {
     await answer.promise;

@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises';
+import type { Page } from 'playwright-core';
 import { expect, it } from 'vitest';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
 import { FIRST_PAID_AT_MS, insertPaidQuotes } from '../helpers/recipients/quote-fixtures.ts';
@@ -49,6 +50,59 @@ it('shows a payment and its collection as they happen', async () => {
   const quote = [...environment.mint.quotes.values()].find(({ request }) => request === invoice);
   await environment.mint.markIssued(quote?.id ?? '');
   await payment.getByText('collected', { exact: true }).waitFor();
+});
+
+it('marks new payments, and counts those that arrive while the tab is hidden in its title', async () => {
+  const wallet = environment.newWallet();
+  await receivePayment(environment, wallet, 'amount=1000');
+  const page = await openAccount(browser, wallet, {
+    prepare: (newPage) => newPage.clock.install(),
+  });
+  const content = section(page, 'Received payments');
+  const newPayments = content.getByRole('listitem').filter({ hasText: 'new' });
+  await content.getByRole('listitem').getByText('1 sat', { exact: true }).waitFor();
+  const title = await page.title();
+  await receivePayment(environment, wallet, 'amount=21000');
+  await newPayments.getByText('21 sats').waitFor();
+  expect(await page.title()).toBe(title);
+
+  await setHidden(page, true);
+  for (const count of [1, 2]) {
+    await receivePayment(environment, wallet, 'amount=34000');
+    await page.clock.fastForward('00:10');
+    await expect.poll(() => page.title()).toBe(`(${count}) ${title}`);
+  }
+  await content.getByRole('status').filter({ hasText: '2 new payments' }).waitFor();
+  await setHidden(page, false);
+  expect(await page.title()).toBe(title);
+  await inspectPage(page, 'account-arrived');
+  expect(await newPayments.getByText('34 sats').count()).toBe(2);
+  expect(await newPayments.count()).toBe(2);
+});
+
+it('asks the signer again only when the user sees the page', async () => {
+  const wallet = environment.newWallet();
+  const wasHidden: boolean[] = [];
+  const page = await browser.openPage(`${environment.origin}/account`, {
+    expectedStatuses: [401],
+    prepare: (newPage) =>
+      addNostrExtension(newPage, wallet.secretKey, async () => {
+        wasHidden.push(await newPage.evaluate('document.hidden'));
+      }),
+  });
+  await page.getByRole('button', { name: 'Sign in with a browser extension' }).click();
+  await section(page, 'Received payments').getByText('Live', { exact: true }).waitFor();
+  await setHidden(page, true);
+  const expired = page.waitForResponse((response) => response.status() === 401);
+  await page.route('**/api/v2/wallet/**', (route) =>
+    route.fulfill({ status: 401, json: { code: 'unauthorized', message: 'Expired.' } }),
+  );
+  await expired;
+  await page.unroute('**/api/v2/wallet/**');
+  const continued = page.waitForResponse('**/api/v2/wallet/quotes**');
+  await setHidden(page, false);
+  await continued;
+  expect(wasHidden).toEqual([false, false]);
 });
 
 it('shows who zapped, and the tag of the address that was paid', async () => {
@@ -238,3 +292,9 @@ it('stops to update if the signer refuses, and continues when the user wants tha
   await content.getByRole('button', { name: 'Try again' }).click();
   await content.getByRole('listitem').getByText('21 sats').waitFor();
 });
+
+async function setHidden(page: Page, isHidden: boolean): Promise<void> {
+  await page.evaluate(`
+    Object.defineProperty(document, 'hidden', { value: ${isHidden}, configurable: true });
+    document.dispatchEvent(new Event('visibilitychange'));`);
+}

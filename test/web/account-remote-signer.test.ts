@@ -19,7 +19,7 @@ async function openSignIn() {
   const signer = await RemoteSigner.start(relay.url, userKey);
   const page = await browser.openPage(`${service.publicOrigin}/account`, { relays: [relay.url] });
   const connect = async (bunkerUrl: string) => {
-    await page.getByLabel('Bunker address').fill(bunkerUrl);
+    await page.getByLabel('Signer address').fill(bunkerUrl);
     await page.getByRole('button', { name: 'Connect', exact: true }).click();
   };
   const waitForAccount = async () => {

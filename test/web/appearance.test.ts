@@ -130,7 +130,7 @@ it('signing in to the account', async () => {
   const relay = await startFakeRelay();
   const service = await useAdditionalService(environment, { SIGNER_RELAY: relay.url });
   const page = await browser.openPage(`${service.publicOrigin}/account`, { relays: [relay.url] });
-  await page.getByLabel('Bunker address').fill('bunker://incomplete');
+  await page.getByLabel('Signer address').fill('bunker://incomplete');
   await page.getByRole('button', { name: 'Connect', exact: true }).click();
   await page.getByRole('alert').waitFor();
   await inspectPage(page, 'account-sign-in');

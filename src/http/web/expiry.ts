@@ -1,7 +1,15 @@
-/** Such as `Expires in 09:59`, or `Expires in 01:00:00` from an hour on. */
+/** Such as `Expires in 59 minutes, 58 seconds.` */
 export function formatExpiry(secondsLeft: number): string {
-  const hours = Math.floor(secondsLeft / 3_600);
-  const minutesAndSeconds = [Math.floor(secondsLeft / 60) % 60, secondsLeft % 60];
-  const units = hours === 0 ? minutesAndSeconds : [hours, ...minutesAndSeconds];
-  return `Expires in ${units.map((unit) => String(unit).padStart(2, '0')).join(':')}`;
+  if (secondsLeft >= 2 * 3_600) {
+    return `Expires in ${formatUnit(secondsLeft / 3_600, 'hour')}.`;
+  }
+  const seconds = formatUnit(secondsLeft % 60, 'second');
+  return secondsLeft >= 60
+    ? `Expires in ${formatUnit(secondsLeft / 60, 'minute')}, ${seconds}.`
+    : `Expires in ${seconds}.`;
+}
+
+function formatUnit(count: number, unit: string): string {
+  const format = new Intl.NumberFormat('en', { style: 'unit', unit, unitDisplay: 'long' });
+  return format.format(Math.floor(count));
 }

@@ -1,6 +1,7 @@
 import { formatExpiry } from '../expiry.ts';
 import { getElement } from './common.ts';
 import { showFormProgress } from './form-progress.ts';
+import { pause } from './pause.ts';
 import { readRetryAfterMs } from './retry-after.ts';
 
 const POLL_INTERVAL_MS = 1_000;
@@ -49,17 +50,6 @@ async function pollUntilPaid(): Promise<void> {
     const isSlow = document.hidden || status === 'expired';
     await pause(Math.max(isSlow ? SLOW_POLL_INTERVAL_MS : POLL_INTERVAL_MS, retryAfterMs));
   }
-}
-
-/** Ends early when the payer returns to the page. */
-async function pause(durationMs: number): Promise<void> {
-  const listening = new AbortController();
-  await new Promise<void>((resolve) => {
-    const onVisibilityChange = () => document.hidden || resolve();
-    document.addEventListener('visibilitychange', onVisibilityChange, { signal: listening.signal });
-    setTimeout(resolve, durationMs);
-  });
-  listening.abort();
 }
 
 function showStatus(newStatus: 'paid' | 'expired', announcement: string): void {

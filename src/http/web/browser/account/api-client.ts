@@ -1,5 +1,6 @@
 import { HTTPAuth } from 'nostr-tools/kinds';
 import type { ErrorCode } from '../../../../errors.ts';
+import { waitUntilVisible } from '../pause.ts';
 import { type SavedSession, saveSession } from './saved-session.ts';
 import { type Signer, SignerError } from './signer.ts';
 
@@ -93,6 +94,10 @@ export class ApiClient {
 
   async #requestToken(): Promise<string> {
     try {
+      if (this.#pubkey !== null) {
+        // In a hidden tab, the user would not see why the signer asks again.
+        await waitUntilVisible();
+      }
       const response = await fetch(TOKEN_PATH, {
         headers: { authorization: await this.#signRequest(`${location.origin}${TOKEN_PATH}`) },
         signal: AbortSignal.timeout(RESPONSE_TIMEOUT_MS),

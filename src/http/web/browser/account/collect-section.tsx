@@ -34,7 +34,7 @@ export function CollectSection({ user }: { user: User }) {
           </dd>
         </div>
       </dl>
-      <h3>Set “Lock quotes” for your wallet</h3>
+      <h3>Set “Lock payments” for your wallet</h3>
       <p>
         It is {user.lockQuote ? 'on' : 'off'} now; change it under “Your mint”. Payments that
         already exist stay as they are.

@@ -65,8 +65,8 @@ function MintFacts({ name, description, supportsLocking, minAmount, maxAmount }:
           Largest payment: <Sats amount={maxAmount} />.{' '}
         </>
       )}
-      {supportsLocking === true && 'It can lock quotes.'}
-      {supportsLocking === false && 'It cannot lock quotes.'}
+      {supportsLocking === true && 'It can lock payments.'}
+      {supportsLocking === false && 'It cannot lock payments.'}
     </p>
   );
 }
@@ -117,7 +117,7 @@ function LockSetting(session: Session) {
   const { isRunning, problem, success, run } = useAction(async (lockQuotes: boolean) => {
     setChosen(lockQuotes);
     const { lockQuote } = await patch(session, '/api/v2/user/lock', { lockQuotes });
-    return `Saved. New quotes are ${lockQuote ? 'locked' : 'not locked'}.`;
+    return `Saved. New payments are ${lockQuote ? 'locked' : 'not locked'}.`;
   });
   return (
     <>
@@ -130,11 +130,11 @@ function LockSetting(session: Session) {
           onClick={(event) => isRunning && event.preventDefault()}
           onChange={({ currentTarget }) => void run(currentTarget.checked)}
         />
-        Lock quotes
+        Lock payments
       </label>
       <p class="hint" id="lock-hint">
-        Only a wallet that signs with your Nostr key can collect a locked quote: wallets built with
-        cdk need this on, while cashu.me, Nutshell and wallets built with coco need it off.
+        Only a wallet that signs with your Nostr key can collect a locked payment: wallets built
+        with cdk need this on, while cashu.me, Nutshell and wallets built with coco need it off.
       </p>
       <Problem text={problem} />
       <Status text={isRunning ? 'Saving…' : success} />

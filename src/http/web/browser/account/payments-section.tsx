@@ -57,7 +57,7 @@ function WaitingSection({ page, problem }: PaymentsProps) {
 }
 
 function ReceivedSection({ api, ...state }: PaymentsProps & { api: ApiClient }) {
-  const { status, problem, page, arrivedCount, showPage, resume } = state;
+  const { status, problem, page, newCount, showPage, resume } = state;
   const obstacle =
     status === 'paused'
       ? 'This list no longer updates by itself.'
@@ -66,11 +66,11 @@ function ReceivedSection({ api, ...state }: PaymentsProps & { api: ApiClient }) 
     <Section title="Received payments">
       <p class={status === 'live' ? 'badge good' : 'badge'}>{STATUS_TEXTS[status]}</p>
       <div role="status" class="visually-hidden">
-        {page !== null && arrivedCount > 0 && (
+        {page !== null && newCount > 0 && (
           // With another key, it is a new element, so that screen readers announce the same text again.
           <p key={page.total}>
-            {arrivedCount === 1 ? 'New payment' : `${arrivedCount.toLocaleString()} new payments`}
-            {arrivedCount === 1 && page.offset === 0 && (
+            {newCount === 1 ? 'New payment' : `${newCount.toLocaleString()} new payments`}
+            {newCount === 1 && page.offset === 0 && (
               <>
                 : <Sats amount={page.payments[0]?.amount ?? 0} />
               </>
@@ -91,8 +91,12 @@ function ReceivedSection({ api, ...state }: PaymentsProps & { api: ApiClient }) 
           <Total {...page.summary} summary={page.summary} />
           <Arriving {...page} />
           <ul class="payments">
-            {page.payments.map((payment) => (
-              <PaymentItem key={`${payment.mintUrl} ${payment.quoteId}`} payment={payment} />
+            {page.payments.map((payment, index) => (
+              <PaymentItem
+                key={`${payment.mintUrl} ${payment.quoteId}`}
+                payment={payment}
+                isNew={page.offset + index < newCount}
+              />
             ))}
           </ul>
           <Pages {...page} onChoose={showPage} />
@@ -137,16 +141,17 @@ function formatPayments(count: number): string {
   return `${count.toLocaleString()} ${count === 1 ? 'payment' : 'payments'}`;
 }
 
-function PaymentItem({ payment }: { payment: Payment }) {
+function PaymentItem({ payment, isNew }: { payment: Payment; isNew: boolean }) {
   const { paidAt, amount, state, tag, mintUrl } = payment;
   const { comment, npub } = readPayerNote(payment);
   const time = new Date(paidAt * 1_000);
   return (
-    <li>
+    <li class={isNew ? 'new' : ''}>
       <p class="row">
         <strong>
           <Sats amount={amount} />
         </strong>
+        {isNew && <span class="badge good">new</span>}
         <span class={state === 'PAID' ? 'badge todo' : 'badge'}>{STATE_TEXTS[state]}</span>
         {tag !== undefined && <span class="badge breakable">+{tag}</span>}
         <time class="hint" dir="auto" dateTime={time.toISOString()}>

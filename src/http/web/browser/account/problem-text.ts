@@ -26,7 +26,7 @@ export function describeProblem(error: unknown): string {
     return 'The clock of this device is wrong. Set it, then sign in again.';
   }
   if (code === 'locking_unsupported') {
-    return 'This mint cannot lock quotes. Choose another mint, or do without “Lock quotes”.';
+    return 'This mint cannot lock payments. Choose another mint, or turn off “Lock payments”.';
   }
   // The API does not say what is wrong with the mint.
   if (code === 'mint_unusable') {

@@ -34,7 +34,7 @@ function openBunker(pointer: BunkerPointer, signal: AbortSignal): BunkerSigner {
   try {
     return BunkerSigner.fromBunker(generateSecretKey(), pointer, options);
   } catch {
-    throw new SignerError('The bunker address has an invalid key. Copy it again from your signer.');
+    throw new SignerError('The signer address has an invalid key. Copy it again from your signer.');
   }
 }
 

@@ -85,7 +85,7 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
       </p>
       <FieldForm
         id="bunker"
-        label="Bunker address"
+        label="Signer address"
         value={bunkerUri}
         onText={setBunkerUri}
         attributes={{ placeholder: 'bunker://…' }}

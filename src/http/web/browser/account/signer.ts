@@ -88,7 +88,7 @@ export function parseBunkerUri(text: string, allowInsecure: boolean): BunkerPoin
   const relayPattern = allowInsecure ? /^wss?:\/\/[^\s/?#]/i : /^wss:\/\/[^\s/?#]/i;
   const relays = params.getAll('relay').filter((relay) => relayPattern.test(relay));
   if (relays.length === 0) {
-    throw new SignerError('The bunker address has no relay that starts with wss://.');
+    throw new SignerError('The signer address has no relay that starts with wss://.');
   }
   return { pubkey, relays, secret: params.get('secret') };
 }

@@ -1,4 +1,5 @@
 import { useEffect, useState } from 'preact/hooks';
+import { pause } from '../pause.ts';
 import { readRetryAfterMs } from '../retry-after.ts';
 import { type ApiClient, ApiError } from './api-client.ts';
 import type { Payment } from './payments.ts';
@@ -8,6 +9,9 @@ import { SignerError } from './signer.ts';
 export const PAGE_SIZE = 10;
 
 const POLL_INTERVAL_MS = 2_000;
+
+/** While the tab is hidden, the title shows how many payments have arrived. */
+const HIDDEN_POLL_INTERVAL_MS = 10_000;
 const DEFAULT_RETRY_SECONDS = 10;
 
 /** The totals cost the server more than the page. Unless the page has changed, they are read again after this time. */
@@ -30,17 +34,17 @@ interface PaymentsState {
   status: 'connecting' | 'live' | 'reconnecting' | 'paused';
   problem: string | null;
   page: PaymentsPage | null;
-  /** How many new payments the last poll found that found any; 0 if none has. */
-  arrivedCount: number;
+  /** How many of the newest payments arrived last: while the user was away, or else with the last poll that found any. */
+  newCount: number;
 }
 
-/** Keeps one page of the user's payments and the totals current, while the browser shows them. */
+/** Keeps one page of the user's payments and the totals current, more slowly while the tab is hidden. */
 export function usePayments(api: ApiClient) {
   const [state, setState] = useState<PaymentsState>({
     status: 'connecting',
     problem: null,
     page: null,
-    arrivedCount: 0,
+    newCount: 0,
   });
   // Each new object starts polling anew, even if the offset is the same.
   const [selection, setSelection] = useState({ offset: 0 });
@@ -55,11 +59,32 @@ export function usePayments(api: ApiClient) {
     );
     return () => controller.abort();
   }, [api, selection]);
+  useCountInTitle(state.newCount, () => setState((current) => ({ ...current, newCount: 0 })));
   return {
     ...state,
     showPage: (offset: number) => setSelection({ offset }),
     resume: () => setSelection({ ...selection }),
   };
+}
+
+const TITLE = document.title;
+
+/** Counts new payments in the title while the tab is hidden. */
+function useCountInTitle(newCount: number, onHide: () => void): void {
+  useEffect(() => {
+    document.title = document.hidden && newCount > 0 ? `(${newCount}) ${TITLE}` : TITLE;
+    const onVisibilityChange = () => {
+      document.title = TITLE;
+      if (document.hidden) {
+        onHide();
+      }
+    };
+    document.addEventListener('visibilitychange', onVisibilityChange);
+    return () => {
+      document.title = TITLE;
+      document.removeEventListener('visibilitychange', onVisibilityChange);
+    };
+  }, [newCount]);
 }
 
 async function pollPayments(
@@ -71,7 +96,7 @@ async function pollPayments(
   let previousPage = '';
   let summaryDueAtMs = 0;
   while (!signal.aborted) {
-    let pauseMs = POLL_INTERVAL_MS;
+    let pauseMs = document.hidden ? HIDDEN_POLL_INTERVAL_MS : POLL_INTERVAL_MS;
     try {
       const { data, metadata } = await api.request<{ quotes: Payment[] }>(
         `/api/v2/wallet/quotes?limit=${PAGE_SIZE}&offset=${offset}`,
@@ -83,11 +108,15 @@ async function pollPayments(
         summaryDueAtMs = Date.now() + MAX_SUMMARY_AGE_MS;
         previousPage = currentPage;
         const { total } = metadata;
-        update(({ page, arrivedCount, ...state }) => ({
-          ...state,
-          page: { payments: data.quotes, offset, total, summary },
-          arrivedCount: page && total > page.total ? total - page.total : arrivedCount,
-        }));
+        update(({ page, newCount, ...state }) => {
+          const arrivedCount = page === null ? 0 : total - page.total;
+          return {
+            ...state,
+            page: { payments: data.quotes, offset, total, summary },
+            newCount:
+              arrivedCount <= 0 ? newCount : arrivedCount + (document.hidden ? newCount : 0),
+          };
+        });
       }
       update((state) => ({ ...state, status: 'live', problem: null }));
     } catch (error) {
@@ -102,12 +131,6 @@ async function pollPayments(
       const headers = error instanceof ApiError ? error.headers : new Headers();
       pauseMs = readRetryAfterMs(headers, DEFAULT_RETRY_SECONDS);
     }
-    await new Promise((resolve) => setTimeout(resolve, pauseMs));
-    // While the tab is hidden, the user would not see why a signer asks for a signature.
-    while (document.hidden) {
-      await new Promise((resolve) =>
-        document.addEventListener('visibilitychange', resolve, { once: true }),
-      );
-    }
+    await pause(pauseMs);
   }
 }
