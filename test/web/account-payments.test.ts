@@ -9,7 +9,11 @@ import {
   createZapRequest,
   TEST_ZAP_SECRET_KEY,
 } from '../helpers/relays/zap-requests.ts';
-import { receivePayment, useTestEnvironment } from '../helpers/service/test-environment.ts';
+import {
+  receivePayment,
+  setLockQuotes,
+  useTestEnvironment,
+} from '../helpers/service/test-environment.ts';
 import { inspectPage } from '../helpers/web/inspect-page.ts';
 import { addNostrExtension, controlTime, openAccount, section } from '../helpers/web/pages.ts';
 import { readAddressQrCode } from '../helpers/web/read-qr-code.ts';
@@ -34,12 +38,9 @@ it('shows a payment and its collection as they happen', async () => {
   const query = `amount=2100000&comment=${encodeURIComponent('for\nthe coffee')}`;
   const invoice = await receivePayment(environment, wallet, query);
   const payment = content.getByRole('listitem');
-  const comment = payment.getByText('for the coffee');
-  expect(await comment.evaluate((element) => getComputedStyle(element).whiteSpace)).toBe(
-    'pre-line',
-  );
   await payment.getByText('2,100 sats').waitFor();
   await payment.getByText('waiting to be collected').waitFor();
+  await payment.getByText('for the coffee').first().waitFor();
   await payment.getByText(`Mint: ${new URL(environment.mint.url).host}`).waitFor();
   const waiting = section(page, 'Waiting to be collected');
   await waiting.getByText('2,100 sats').waitFor();
@@ -50,6 +51,28 @@ it('shows a payment and its collection as they happen', async () => {
   const quote = [...environment.mint.quotes.values()].find(({ request }) => request === invoice);
   await environment.mint.markIssued(quote?.id ?? '');
   await payment.getByText('collected', { exact: true }).waitFor();
+});
+
+it('shows the details of a payment', async () => {
+  const wallet = environment.newWallet();
+  await setLockQuotes(wallet, true);
+  const comment = `for the coffee\n${'and a long story '.repeat(14)}`;
+  const query = `amount=2100000&comment=${encodeURIComponent(comment)}`;
+  await receivePayment(environment, wallet, query);
+  const page = await openAccount(browser, wallet);
+  const payment = section(page, 'Received payments').getByRole('listitem');
+  const details = payment.locator('dl');
+  expect(await details.isVisible()).toBe(false);
+  await payment.locator('summary').press('Enter');
+  await details.getByText('It waits until your wallet collects it.').waitFor();
+  await details.getByText('Only a wallet that signs with your Nostr key').waitFor();
+  await details.getByText(environment.mint.url, { exact: true }).waitFor();
+  const shownComment = details.locator('.comment');
+  expect(await shownComment.textContent()).toBe(comment);
+  expect(await shownComment.evaluate((element) => getComputedStyle(element).whiteSpace)).toBe(
+    'pre-line',
+  );
+  await inspectPage(page, 'account-details');
 });
 
 it('marks new payments, and counts those that arrive while the tab is hidden in its title', async () => {
@@ -118,7 +141,7 @@ it('shows who zapped, and the tag of the address that was paid', async () => {
   const page = await openAccount(browser, wallet);
   const payments = section(page, 'Received payments').getByRole('listitem');
   await payments.getByText('+shop', { exact: true }).waitFor();
-  await payments.getByText('great note').waitFor();
+  await payments.getByText('great note').first().waitFor();
   await payments.getByText('Zap from npub1').click();
   await payments.getByText(/^npub1[a-z0-9]{58}$/).waitFor();
 });

@@ -121,6 +121,9 @@ it('shows the texts of payers as texts', async () => {
   for (const text of [...texts, zapText]) {
     expect(shownTexts).toContain(text);
   }
+  for (const summary of await payments.locator('summary').all()) {
+    await summary.click();
+  }
   await inspectPage(page, 'hostile-account');
 });
 

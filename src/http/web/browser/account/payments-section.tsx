@@ -3,7 +3,13 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { Sats, Section, shortenNpub } from '../../elements.ts';
 import type { ApiClient } from './api-client.ts';
 import { Button, Problem, useAction } from './elements.tsx';
-import { exportPayments, type Payment, readPayerNote, STATE_TEXTS } from './payments.ts';
+import {
+  exportPayments,
+  type Payment,
+  readPayerNote,
+  STATE_SENTENCES,
+  STATE_TEXTS,
+} from './payments.ts';
 import { PAGE_SIZE, type PaymentsPage, usePayments } from './use-payments.ts';
 
 const STATUS_TEXTS = {
@@ -141,36 +147,76 @@ function formatPayments(count: number): string {
   return `${count.toLocaleString()} ${count === 1 ? 'payment' : 'payments'}`;
 }
 
+/** A row, which opens to show everything that is known about the payment. */
 function PaymentItem({ payment, isNew }: { payment: Payment; isNew: boolean }) {
   const { paidAt, amount, state, tag, mintUrl } = payment;
   const { comment, npub } = readPayerNote(payment);
-  const time = new Date(paidAt * 1_000);
   return (
     <li class={isNew ? 'new' : ''}>
-      <p class="row">
-        <strong>
-          <Sats amount={amount} />
-        </strong>
-        {isNew && <span class="badge good">new</span>}
-        <span class={state === 'PAID' ? 'badge todo' : 'badge'}>{STATE_TEXTS[state]}</span>
-        {tag !== undefined && <span class="badge breakable">+{tag}</span>}
-        <time class="hint" dir="auto" dateTime={time.toISOString()}>
-          {time.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' })}
-        </time>
-      </p>
-      {comment !== '' && (
-        <p class="comment breakable" dir="auto">
-          {comment}
-        </p>
-      )}
-      {npub !== '' && (
-        <details>
-          <summary>Zap from {shortenNpub(npub)}</summary>
-          <code class="breakable">{npub}</code>
-        </details>
-      )}
-      <p class="hint breakable">Mint: {mintUrl.replace(/^https?:\/\//, '')}</p>
+      <details>
+        <summary>
+          <span class="row">
+            <strong>
+              <Sats amount={amount} />
+            </strong>
+            {isNew && <span class="badge good">new</span>}
+            <span class={state === 'PAID' ? 'badge todo' : 'badge'}>{STATE_TEXTS[state]}</span>
+            {tag !== undefined && <span class="badge breakable">+{tag}</span>}
+            <Time seconds={paidAt} style="short" />
+          </span>
+          {comment !== '' && (
+            <span class="comment breakable" dir="auto">
+              {comment}
+            </span>
+          )}
+          <span class="hint breakable">
+            {npub !== '' && `Zap from ${shortenNpub(npub)} · `}Mint:{' '}
+            {mintUrl.replace(/^https?:\/\//, '')}
+          </span>
+        </summary>
+        <dl class="facts">
+          <Fact title="State">
+            {STATE_SENTENCES[state]}
+            {state === 'PAID' && (
+              <>
+                {payment.locked && ' Only a wallet that signs with your Nostr key can do that.'}{' '}
+                Some mints refuse after <Time seconds={payment.expiresAt} style="short" />.
+              </>
+            )}
+          </Fact>
+          <Fact title="Received">
+            <Time seconds={paidAt} style="medium" />
+          </Fact>
+          {comment !== '' && (
+            <Fact title="Comment">
+              <span class="comment" dir="auto">
+                {comment}
+              </span>
+            </Fact>
+          )}
+          {npub !== '' && <Fact title="Zap from">{npub}</Fact>}
+          <Fact title="Mint">{mintUrl}</Fact>
+        </dl>
+      </details>
     </li>
+  );
+}
+
+function Fact({ title, children }: { title: string; children: ComponentChildren }) {
+  return (
+    <div>
+      <dt>{title}</dt>
+      <dd class="breakable">{children}</dd>
+    </div>
+  );
+}
+
+function Time({ seconds, style }: { seconds: number; style: 'short' | 'medium' }) {
+  const time = new Date(seconds * 1_000);
+  return (
+    <time dir="auto" dateTime={time.toISOString()}>
+      {time.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: style })}
+    </time>
   );
 }
 

@@ -11,6 +11,7 @@ export interface Payment {
   quoteId: string;
   amount: number;
   state: 'PAID' | 'ISSUED' | 'INFLIGHT';
+  locked?: boolean;
   comment?: string;
   tag?: string;
   zapRequest?: string;
@@ -20,6 +21,12 @@ export const STATE_TEXTS: Record<Payment['state'], string> = {
   INFLIGHT: 'arriving',
   PAID: 'waiting to be collected',
   ISSUED: 'collected',
+};
+
+export const STATE_SENTENCES: Record<Payment['state'], string> = {
+  INFLIGHT: 'The mint is still processing it.',
+  PAID: 'It waits until your wallet collects it.',
+  ISSUED: 'A wallet has collected it.',
 };
 
 /** Returns the payer's text, and the zapper's key if the payment is a zap; each is empty if there is none. */
