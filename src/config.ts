@@ -59,6 +59,15 @@ function buildConfig(read: ReadSetting) {
     logoFile: read('SITE_LOGO', z.string().nullable().default(null)),
     accentColor: read('SITE_ACCENT_COLOR', colorSetting.default('#a34b0c')),
     amountsSat: read('SITE_AMOUNTS', amountsSetting.default([])),
+    /** The account page recommends these mints. */
+    mints: read(
+      'SITE_MINTS',
+      listSetting(parseMintUrl, MINT_URL_PROBLEM)
+        // More than a person would compare.
+        .refine((mints) => mints.length <= 10, { error: 'must name at most 10 mints' })
+        .default([])
+        .transform((mints) => [...new Set([defaultMintUrl, ...mints])]),
+    ),
     links: read('SITE_LINKS', listSetting(parseSiteLink, SITE_LINK_PROBLEM).default([])),
     /** Payment pages show the names in Nostr profiles. */
     hasProfiles: read('SITE_PROFILES', booleanSetting.default(true)),

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { LRUCache } from 'lru-cache';
 import type { Logger } from '../log.ts';
 import { MAX_CACHED_MINTS } from './limits.ts';
-import type { MintClient } from './mint-client.ts';
+import type { MintClient, ReadInfoResult } from './mint-client.ts';
 import type { MintInfo } from './mint-info.ts';
 
 /** Old info does little harm: mints rarely change what they support, and reject quotes that they do not support. */
@@ -34,7 +34,7 @@ interface CacheEntry {
 export class MintInfoCache {
   readonly #context: MintInfoCacheContext;
   readonly #entries = new LRUCache<string, CacheEntry>({ max: MAX_CACHED_MINTS });
-  readonly #pendingRequests = new Map<string, Promise<MintInfo | null>>();
+  readonly #pendingRequests = new Map<string, Promise<ReadInfoResult>>();
 
   constructor(context: MintInfoCacheContext) {
     this.#context = context;
@@ -65,14 +65,26 @@ export class MintInfoCache {
 
   /** Returns info that is at most 5 minutes old; null if the server does not respond as a mint. */
   async getFresh(mintUrl: string): Promise<MintInfo | null> {
-    const entry = this.#entries.get(mintUrl);
-    return entry?.hasLastRequestSucceeded && this.#context.monotonicMs() < entry.refreshDueAtMs
-      ? entry.info
-      : await this.refresh(mintUrl);
+    return toInfo(await this.lookUp(mintUrl));
   }
 
-  /** Requests the info; null if the server does not respond as a mint. Concurrent callers share a request. */
-  refresh(mintUrl: string): Promise<MintInfo | null> {
+  /** Like {@link getFresh}, but returns why there is no info. */
+  async lookUp(mintUrl: string): Promise<ReadInfoResult> {
+    const entry = this.#entries.get(mintUrl);
+    const isFresh =
+      entry?.hasLastRequestSucceeded && this.#context.monotonicMs() < entry.refreshDueAtMs;
+    return isFresh && entry.info !== null
+      ? { outcome: 'found', info: entry.info }
+      : await this.#request(mintUrl);
+  }
+
+  /** Requests the info; null if the server does not respond as a mint. */
+  async refresh(mintUrl: string): Promise<MintInfo | null> {
+    return toInfo(await this.#request(mintUrl));
+  }
+
+  /** Concurrent callers share a request. */
+  #request(mintUrl: string): Promise<ReadInfoResult> {
     return this.#pendingRequests.getOrInsertComputed(mintUrl, () =>
       this.#fetchInfo(mintUrl).finally(() => this.#pendingRequests.delete(mintUrl)),
     );
@@ -94,7 +106,7 @@ export class MintInfoCache {
     return entry;
   }
 
-  async #fetchInfo(mintUrl: string): Promise<MintInfo | null> {
+  async #fetchInfo(mintUrl: string): Promise<ReadInfoResult> {
     const { client, saveInfo, monotonicMs, log } = this.#context;
     const [entry, result] = await Promise.all([this.#getEntry(mintUrl), client.readInfo(mintUrl)]);
     const nowMs = monotonicMs();
@@ -102,7 +114,7 @@ export class MintInfoCache {
       entry.hasLastRequestSucceeded = false;
       const isFailureCached = entry.info !== null || result.outcome === 'invalid';
       entry.refreshDueAtMs = nowMs + (isFailureCached ? FAILURE_TTL_MS : 0);
-      return null;
+      return result;
     }
     const { info } = result;
     const mustStore =
@@ -119,6 +131,10 @@ export class MintInfoCache {
         log.warn({ event, err: error, mintUrl }, 'could not store the info of a mint');
       });
     }
-    return info;
+    return result;
   }
+}
+
+function toInfo(result: ReadInfoResult): MintInfo | null {
+  return result.outcome === 'found' ? result.info : null;
 }

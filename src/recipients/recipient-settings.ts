@@ -1,4 +1,5 @@
 import { RequestError } from '../errors.ts';
+import type { ReadInfoResult } from '../mints/mint-client.ts';
 import type { MintInfo } from '../mints/mint-info.ts';
 import type { MintInfoCache } from '../mints/mint-info-cache.ts';
 import type { MintPolicy } from '../mints/mint-policy.ts';
@@ -10,17 +11,48 @@ interface SettingsContext {
   mintPolicy: MintPolicy;
 }
 
+/** Part of the API. Both an unknown and a forbidden host are `not_found`, so that users cannot explore a private network. */
+export const MINT_PROBLEMS = [
+  'invalid_url',
+  'not_found',
+  'refused',
+  'timeout',
+  'redirect',
+  'not_a_mint',
+  'no_sats',
+  'unavailable',
+] as const;
+
+type MintProblem = (typeof MINT_PROBLEMS)[number];
+
+/** Looks at a mint that a user may choose: returns its normalised URL and its info, or why it cannot be used. */
+export async function previewMint(
+  { mintInfoCache, mintPolicy }: Pick<SettingsContext, 'mintInfoCache' | 'mintPolicy'>,
+  enteredUrl: string,
+): Promise<{ mintUrl: string; info: MintInfo } | { problem: MintProblem }> {
+  const mintUrl = mintPolicy.parseChosenMint(enteredUrl);
+  if (mintUrl === null) {
+    return { problem: 'invalid_url' };
+  }
+  const result = await mintInfoCache.lookUp(mintUrl);
+  if (result.outcome !== 'found') {
+    return { problem: toMintProblem(result) };
+  }
+  const { info } = result;
+  return info.supportsBolt11Sat ? { mintUrl, info } : { problem: 'no_sats' };
+}
+
 /** Sets the mint of a recipient's future quotes. Throws RequestError if the mint cannot be used. */
 export async function setMint(
-  { recipients, mintInfoCache, mintPolicy }: SettingsContext,
+  { recipients, ...context }: SettingsContext,
   pubkey: string,
   enteredUrl: string,
 ): Promise<Recipient> {
-  const mintUrl = mintPolicy.parseChosenMint(enteredUrl);
-  const info = mintUrl === null ? null : await mintInfoCache.getFresh(mintUrl);
-  if (mintUrl === null || !info?.supportsBolt11Sat) {
+  const preview = await previewMint(context, enteredUrl);
+  if ('problem' in preview) {
     throw unusableMintError();
   }
+  const { mintUrl, info } = preview;
   return recipients.saveSettings(pubkey, { mintUrl }, ({ lockQuotes }) => {
     if (lockQuotes) {
       assertLockingSupported(info);
@@ -54,6 +86,22 @@ export async function setQuoteLocking(
     }
   });
 }
+
+function toMintProblem(result: Exclude<ReadInfoResult, { outcome: 'found' }>): MintProblem {
+  if (result.outcome !== 'unavailable') {
+    return result.outcome === 'invalid' ? 'not_a_mint' : 'unavailable';
+  }
+  const { reason, status = 0 } = result;
+  return status >= 300 && status < 400 ? 'redirect' : (PROBLEM_BY_REASON[reason] ?? 'unavailable');
+}
+
+const PROBLEM_BY_REASON: Readonly<Record<string, MintProblem>> = {
+  'connection refused': 'refused',
+  'forbidden address': 'not_found',
+  'name not found': 'not_found',
+  'not HTTP': 'not_a_mint',
+  'timed out': 'timeout',
+};
 
 function assertLockingSupported(info: MintInfo | null): void {
   if (info === null) {

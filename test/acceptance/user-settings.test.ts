@@ -96,6 +96,40 @@ describe('GET /api/v2/user/mint', () => {
   });
 });
 
+describe('GET /api/v2/user/mint/preview', () => {
+  const preview = async (url: string) => {
+    const query = new URLSearchParams({ url });
+    const wallet = environment.newWallet();
+    const { status, body } = await wallet.get(`/api/v2/user/mint/preview?${query}`);
+    expect(status).toBe(200);
+    expect((await fetchUser(wallet)).mintUrl).toBe(environment.mint.url);
+    return body.data;
+  };
+
+  it('describes a mint, and changes nothing', async () => {
+    const mint = await startTestMint({ minAmountSat: 2, description: 'For friends.' });
+    expect(await preview(`${mint.url}/`)).toEqual({
+      mint: {
+        url: mint.url,
+        name: 'Test mint',
+        description: 'For friends.',
+        supportsLocking: true,
+        minAmount: 2,
+      },
+    });
+  });
+
+  it.each([
+    ['invalid_url', () => 'mint.example'],
+    ['not_found', () => 'https://mint.invalid'],
+    ['refused', () => 'http://127.0.0.1:9'],
+    ['not_a_mint', () => environment.origin],
+    ['no_sats', async () => (await startTestMint({ isMintingDisabled: true })).url],
+  ])('returns the reason %s', async (reason, getUrl) => {
+    expect(await preview(await getUrl())).toEqual({ reason });
+  });
+});
+
 describe('PATCH /api/v2/user/mint', () => {
   it('returns the user with the normalised URL and applies to the next payment', async () => {
     const wallet = environment.newWallet();

@@ -29,6 +29,7 @@ describe('readConfig', () => {
     'ZAP_MINTS',
     'SITE_LOGO',
     'SITE_AMOUNTS',
+    'SITE_MINTS',
     'SITE_LINKS',
     'METRICS_PORT',
   ];
@@ -225,6 +226,11 @@ describe('readConfig', () => {
       /^SITE_AMOUNTS is invalid: '1\.5' is not a whole number of sats/,
     ],
     [{ SITE_AMOUNTS: '1,2,3,4,5,6' }, /^SITE_AMOUNTS must have at most five amounts/],
+    [
+      { SITE_MINTS: Array.from({ length: 11 }, (_, i) => `https://${i}.example`).join() },
+      /^SITE_MINTS must name at most 10 mints/,
+    ],
+    [{ SITE_MINTS: 'http://a.example' }, /^SITE_MINTS is invalid: 'http:\/\/a.example' must be an/],
     [{ ZAP_RELAYS: 'wss://a.example,ws://b.example' }, /^ZAP_RELAYS is invalid: 'ws:\/\/b.exampl/],
     // The problem does not quote the entry, because it may be a secret.
     [{ ZAP_RELAYS: `wss://a.example,,${SECRET}` }, /^ZAP_RELAYS is invalid: entry 2 must be a w/],

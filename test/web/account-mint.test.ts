@@ -1,25 +1,32 @@
 import type { Route } from 'playwright-core';
-import { expect, it } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
+import { startHostileMint } from '../helpers/mints/fake-hostile-mint.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
-import type { RecipientClient } from '../helpers/recipients/recipient-client.ts';
-import { useTestEnvironment } from '../helpers/service/test-environment.ts';
+import { RecipientClient } from '../helpers/recipients/recipient-client.ts';
+import { useAdditionalService, useTestEnvironment } from '../helpers/service/test-environment.ts';
+import { inspectPage } from '../helpers/web/inspect-page.ts';
 import { openAccount, section } from '../helpers/web/pages.ts';
 import { useBrowser } from '../helpers/web/use-browser.ts';
 
 /** Choosing the mint and locking quotes on the account page. */
 
-const environment = useTestEnvironment();
+const environment = useTestEnvironment({ overrides: { fetchLimits: { totalTimeoutMs: 2_000 } } });
 const browser = useBrowser();
 
 async function openMintSection() {
   const wallet = environment.newWallet();
   const page = await openAccount(browser, wallet, { expectedStatuses: [400] });
   const content = section(page, 'Your mint');
-  const chooseMint = async (url: string) => {
+  const dialog = page.getByRole('dialog');
+  const checkMint = async (url: string) => {
     await content.getByLabel('Choose another mint').fill(url);
-    await content.getByRole('button', { name: 'Use this mint' }).click();
+    await content.getByRole('button', { name: 'Check this mint' }).click();
   };
-  return { wallet, page, content, chooseMint };
+  const chooseMint = async (url: string) => {
+    await checkMint(url);
+    await dialog.getByRole('button', { name: 'Use this mint' }).click();
+  };
+  return { wallet, page, content, dialog, checkMint, chooseMint };
 }
 
 async function fetchSettings(wallet: RecipientClient) {
@@ -27,37 +34,79 @@ async function fetchSettings(wallet: RecipientClient) {
   return body.data.user;
 }
 
-it('shows the mint, and changes it', async () => {
-  const { wallet, content, chooseMint } = await openMintSection();
+it('shows the mint, and changes it after a look at another one', async () => {
+  const { wallet, page, content, dialog, checkMint, chooseMint } = await openMintSection();
   await content.getByText('Test mint').waitFor();
   await content.getByText(environment.mint.url).waitFor();
-  const otherMint = await startTestMint({ name: 'Other mint', description: 'For friends.' });
+  const otherMint = await startTestMint({
+    name: 'Other mint',
+    description: 'For friends.',
+    maxAmountSat: 5_000,
+  });
+  await checkMint(otherMint.url);
+  await dialog.getByText('Other mint', { exact: true }).waitFor();
+  await dialog.getByText('For friends.').waitFor();
+  await dialog.getByText('Largest payment: 5,000 sats.').waitFor();
+  await inspectPage(page, 'account-mint');
+  await page.keyboard.press('Escape');
+  expect(await dialog.count()).toBe(0);
+  expect(await fetchSettings(wallet)).toMatchObject({ mintUrl: environment.mint.url });
+
   await chooseMint(otherMint.url);
   await content.getByRole('status').filter({ hasText: 'Saved.' }).waitFor();
   await content.getByText('Other mint', { exact: true }).waitFor();
-  await content.getByText('For friends.').waitFor();
   expect(await fetchSettings(wallet)).toMatchObject({ mintUrl: otherMint.url });
 });
 
+it('offers the mints that the operator recommends, except the current one', async () => {
+  const recommended = await startTestMint({ name: 'Recommended mint' });
+  const service = await useAdditionalService(environment, { SITE_MINTS: recommended.url });
+  const page = await openAccount(browser, new RecipientClient(service.publicOrigin));
+  const content = section(page, 'Your mint');
+  const button = (url: string) => content.getByRole('button', { name: new URL(url).host });
+  expect(await button(environment.mint.url).count()).toBe(0);
+  await button(recommended.url).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Use this mint' }).click();
+  await content.getByText('Recommended mint').waitFor();
+  await button(environment.mint.url).waitFor();
+});
+
 it('says what is wrong with a mint, and keeps the current one', async () => {
-  const { wallet, content, chooseMint } = await openMintSection();
+  const { wallet, page, content, checkMint } = await openMintSection();
   const uselessMint = await startTestMint({ isMintingDisabled: true });
-  for (const [url, problem] of [
-    ['', 'Enter the address of a mint'],
-    ['no url', 'not a web address'],
-    ['ftp://mint.example', 'starts with https://'],
-    ['http://127.0.0.1:1', 'could not use this mint, and nothing was changed'],
-    [uselessMint.url, 'could not use this mint, and nothing was changed'],
-  ] as const) {
-    await chooseMint(url);
+  const unresponsiveMint = await startTestMint({ isUnresponsive: true });
+  const redirecting = await startHostileMint(
+    (connection) =>
+      connection.end('HTTP/1.1 301 Moved\r\nLocation: /\r\nContent-Length: 0\r\n\r\n'),
+    { hasHostileInfo: true },
+  );
+  onTestFinished(() => redirecting.close());
+  const previews: string[] = [];
+  page.on('request', (request) => {
+    if (request.url().includes('/preview')) {
+      previews.push(request.url());
+    }
+  });
+  const check = async (url: string, problem: string) => {
+    await checkMint(url);
     await content.getByRole('alert').filter({ hasText: problem }).waitFor();
     expect(await content.getByLabel('Choose another mint').inputValue()).toBe(url);
-  }
+  };
+  await check('', 'Enter the address of a mint');
+  await check('no url', 'not a web address');
+  await check('ftp://mint.example', 'starts with https://');
+  expect(previews).toEqual([]);
+  await check('https://mint.example/?a=b', 'no “?” or “#”');
+  await check('http://127.0.0.1:1', 'No program accepts connections');
+  await check(environment.origin, 'is not a mint');
+  await check(uselessMint.url, 'accepts no Lightning payments in sats');
+  await check(redirecting.url, 'leads to another one');
+  await check(unresponsiveMint.url, 'did not respond in time');
   expect(await fetchSettings(wallet)).toMatchObject({ mintUrl: environment.mint.url });
 });
 
 it('locks quotes if the mint can do that', async () => {
-  const { wallet, content, chooseMint } = await openMintSection();
+  const { wallet, content, dialog, chooseMint } = await openMintSection();
   const lock = content.getByRole('checkbox', { name: 'Lock payments' });
   await lock.click();
   await content.getByText('New payments are locked').waitFor();
@@ -65,7 +114,8 @@ it('locks quotes if the mint can do that', async () => {
 
   const simpleMint = await startTestMint({ supportsLocking: false });
   await chooseMint(simpleMint.url);
-  await content.getByRole('alert').filter({ hasText: 'This mint cannot lock payments' }).waitFor();
+  await dialog.getByRole('alert').filter({ hasText: 'This mint cannot lock payments' }).waitFor();
+  await dialog.getByRole('button', { name: 'Cancel' }).click();
 
   await lock.click();
   await content.getByText('New payments are not locked').waitFor();

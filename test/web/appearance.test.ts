@@ -171,7 +171,7 @@ it('buying a username, and problems', async () => {
   await page.getByRole('button', { name: 'Buy', exact: true }).click();
   await section(page, 'Username').getByRole('alert').waitFor();
   await page.getByLabel('Choose another mint').fill(`https://${'w'.repeat(60)}.invalid`);
-  await page.getByRole('button', { name: 'Use this mint' }).click();
+  await page.getByRole('button', { name: 'Check this mint' }).click();
   await section(page, 'Your mint').getByRole('alert').waitFor();
   await inspectPage(page, 'account-purchase');
 });

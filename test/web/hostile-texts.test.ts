@@ -132,15 +132,20 @@ it('shows the texts of mints as texts', async () => {
   const content = section(page, 'Your mint');
   const chooseMint = async (url: string) => {
     await content.getByLabel('Choose another mint').fill(url);
-    await content.getByRole('button', { name: 'Use this mint' }).click();
+    await content.getByRole('button', { name: 'Check this mint' }).click();
   };
   for (const text of hostileTexts('mint')) {
     const mint = await startTestMint({ name: text, description: text });
     await chooseMint(mint.url);
-    await content.getByText(mint.url, { exact: true }).waitFor();
+    await page.getByRole('dialog').getByText(mint.url, { exact: true }).waitFor();
     // The service cleans and shortens the texts of mints.
     const word = /\w{4,20}/.exec(text)?.[0] ?? '';
+    await expect
+      .poll(() => page.getByRole('dialog').getByText(word).count())
+      .toBeGreaterThanOrEqual(2);
+    await page.getByRole('button', { name: 'Use this mint' }).click();
     await expect.poll(() => content.getByText(word).count()).toBeGreaterThanOrEqual(2);
+    await content.getByText(mint.url, { exact: true }).waitFor();
   }
   const [error = ''] = hostileTexts('mint error');
   await chooseMint(await startFailingMint(error, { hasHostileInfo: true }));

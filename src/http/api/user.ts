@@ -1,7 +1,13 @@
 import { z } from 'zod';
 import { toUnixSeconds } from '../../clock.ts';
+import type { MintInfo } from '../../mints/mint-info.ts';
 import { listLocalParts } from '../../recipients/lightning-address.ts';
-import { setMint, setQuoteLocking } from '../../recipients/recipient-settings.ts';
+import {
+  MINT_PROBLEMS,
+  previewMint,
+  setMint,
+  setQuoteLocking,
+} from '../../recipients/recipient-settings.ts';
 import type { Routes } from '../context.ts';
 import {
   apiErrors,
@@ -77,6 +83,27 @@ const getMintSchema = {
   },
 };
 
+const previewMintSchema = {
+  operationId: 'previewMint',
+  summary: 'Look at a mint before choosing it',
+  description: 'Returns what the mint says about itself, or the reason why it cannot be chosen.',
+  querystring: z.object({
+    url: z.string({ error: 'must be given once' }).meta({ format: 'uri' }),
+  }),
+  response: {
+    200: successEnvelope(
+      z.object({
+        mint: mintSchema.optional().describe('The mint, with its normalised URL.'),
+        reason: z
+          .enum(MINT_PROBLEMS)
+          .optional()
+          .describe('Why the mint cannot be chosen. Later versions may add reasons.'),
+      }),
+    ).meta({ description: 'The mint, or the reason.' }),
+    ...apiErrors(400, 401, 500, 503),
+  },
+};
+
 const chooseMintSchema = {
   operationId: 'chooseMint',
   summary: 'Choose the mint of future payments',
@@ -112,20 +139,21 @@ export const userRoutes: Routes = async (app, context) => {
 
   app.get('/api/v2/user/mint', { schema: getMintSchema }, async (request) => {
     const { mintUrl } = await recipients.getByPubkey(request.pubkey);
-    const info = await mintInfoCache.get(mintUrl);
-    return success({
-      mint: {
-        url: mintUrl,
-        name: info?.name ?? undefined,
-        description: info?.description ?? undefined,
-        supportsLocking: info?.supportsLocking,
-        minAmount: info?.minAmountSat ?? undefined,
-        maxAmount: info?.maxAmountSat ?? undefined,
-      },
-    });
+    return success({ mint: renderMint(mintUrl, await mintInfoCache.get(mintUrl)) });
   });
 
+  // A preview contacts a mint, like a change of the setting.
   const config = { rateLimitCategory: 'settingChanges' } as const;
+  const previewOptions = { schema: previewMintSchema, config };
+  app.get('/api/v2/user/mint/preview', previewOptions, async ({ query }) => {
+    const preview = await previewMint(context, query.url);
+    return success(
+      'problem' in preview
+        ? { reason: preview.problem }
+        : { mint: renderMint(preview.mintUrl, preview.info) },
+    );
+  });
+
   app.patch('/api/v2/user/mint', { schema: chooseMintSchema, config }, async (request) =>
     renderUser(await setMint(context, request.pubkey, request.body.mint_url)),
   );
@@ -133,3 +161,14 @@ export const userRoutes: Routes = async (app, context) => {
     renderUser(await setQuoteLocking(context, request.pubkey, request.body.lockQuotes)),
   );
 };
+
+function renderMint(url: string, info: MintInfo | null): z.infer<typeof mintSchema> {
+  return {
+    url,
+    name: info?.name ?? undefined,
+    description: info?.description ?? undefined,
+    supportsLocking: info?.supportsLocking,
+    minAmount: info?.minAmountSat ?? undefined,
+    maxAmount: info?.maxAmountSat ?? undefined,
+  };
+}

@@ -43,9 +43,11 @@ export interface WebSettings extends BrandingSettings {
   signerRelay: string;
   /** Amounts that the payment page offers. */
   amountsSat: readonly number[];
+  /** Mints that the account page recommends. */
+  mints: readonly string[];
 }
 
-export type WebPages = Site & Pick<WebSettings, 'signerRelay' | 'amountsSat'>;
+export type WebPages = Site & Pick<WebSettings, 'signerRelay' | 'amountsSat' | 'mints'>;
 
 /** Returns null if the files for the browser are missing. */
 export async function loadWebPages(settings: WebSettings, log: Logger): Promise<WebPages | null> {
@@ -57,10 +59,10 @@ export async function loadWebPages(settings: WebSettings, log: Logger): Promise<
     );
     return null;
   }
-  const { signerRelay, amountsSat } = settings;
+  const { signerRelay, amountsSat, mints } = settings;
   const branding = await loadBranding(settings);
   const assets = await prepareAssets(branding);
-  return { ...branding, assets, signerRelay, amountsSat };
+  return { ...branding, assets, signerRelay, amountsSat, mints };
 }
 
 const formField = z.string().default('');
@@ -136,7 +138,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
   });
 
   app.get('/account', { config }, async (_request, reply) =>
-    sendPage(reply, web, accountPage(web.signerRelay, context)),
+    sendPage(reply, web, accountPage(web, context)),
   );
 
   const sendPaymentPage = (
@@ -288,7 +290,10 @@ function serveAssets(app: FastifyInstance, assets: Assets): void {
   }
 }
 
-function accountPage(signerRelay: string, { allowPrivateNetworks, usernames }: HttpContext): Page {
+function accountPage(
+  { signerRelay, mints }: WebPages,
+  { allowPrivateNetworks, usernames }: HttpContext,
+): Page {
   const graceDays = usernames.policy.graceMs / 86_400_000;
   return {
     title: 'Your account',
@@ -296,7 +301,12 @@ function accountPage(signerRelay: string, { allowPrivateNetworks, usernames }: H
     // Any relay, because the user chooses those of a remote signer.
     connectSources: allowPrivateNetworks ? 'wss: ws:' : 'wss:',
     content: html`
-      <div id="account" data-signer-relay=${signerRelay} data-grace-days=${graceDays}>
+      <div
+        id="account"
+        data-signer-relay=${signerRelay}
+        data-grace-days=${graceDays}
+        data-mints=${mints.join(' ')}
+      >
         <div class="row spread"><h1>Your account</h1></div>
         <p class="loading">Loading…</p>
         <p class="problem late" role="alert">

@@ -24,6 +24,8 @@ interface PageProps {
   signerRelay: string;
   /** How many days a replaced username stays reserved. */
   graceDays: number;
+  /** Mints that the operator recommends. */
+  mints: readonly string[];
 }
 
 function Page(props: PageProps) {
@@ -80,7 +82,7 @@ interface AccountProps extends PageProps {
   children: ComponentChildren;
 }
 
-function Account({ restoredSession, signerRelay, graceDays, children }: AccountProps) {
+function Account({ restoredSession, signerRelay, graceDays, mints, children }: AccountProps) {
   const [session, setSession] = useState(restoredSession);
   const heading = useFocusOnChange<HTMLHeadingElement>(session === null);
   const signIn = async (signer: Signer, signal: AbortSignal) => {
@@ -132,7 +134,7 @@ function Account({ restoredSession, signerRelay, graceDays, children }: AccountP
           </PaymentsSections>
           <CollectSection {...session} />
           <UsernameSection {...session} graceDays={graceDays} onUserChange={changeUser} />
-          <MintSection {...session} onUserChange={changeUser} />
+          <MintSection {...session} mints={mints} onUserChange={changeUser} />
         </>
       )}
     </>
@@ -141,5 +143,8 @@ function Account({ restoredSession, signerRelay, graceDays, children }: AccountP
 
 const root = getElement('account', HTMLElement);
 root.replaceChildren();
-const { signerRelay = '', graceDays } = root.dataset;
-render(<Page signerRelay={signerRelay} graceDays={Number(graceDays)} />, root);
+const { signerRelay = '', graceDays, mints = '' } = root.dataset;
+render(
+  <Page signerRelay={signerRelay} graceDays={Number(graceDays)} mints={mints.split(' ')} />,
+  root,
+);

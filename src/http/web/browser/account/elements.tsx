@@ -1,5 +1,5 @@
 import { type ComponentChildren, type ComponentProps, h } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { describeProblem } from './problem-text.ts';
 
 export function Button(props: ComponentProps<'button'>) {
@@ -23,6 +23,28 @@ export function Problem({ text, onRetry }: { text: ComponentChildren; onRetry?: 
 
 export function Status({ text }: { text: string | null }) {
   return <div role="status">{text !== null && <p class="notice">{text}</p>}</div>;
+}
+
+interface DialogProps {
+  label: string;
+  onCancel: () => void;
+  children: ComponentChildren;
+}
+
+/** A modal dialog. */
+export function Dialog({ label, onCancel, children }: DialogProps) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  // `showModal` moves the focus into the dialog, and `close` moves it back to the button that was used.
+  useLayoutEffect(() => {
+    const element = dialog.current;
+    element?.showModal();
+    return () => element?.close();
+  }, []);
+  return (
+    <dialog ref={dialog} aria-label={label} onCancel={onCancel}>
+      {children}
+    </dialog>
+  );
 }
 
 interface FieldFormProps {

@@ -1,8 +1,8 @@
 import { useState } from 'preact/hooks';
 import { Sats, Section } from '../../elements.ts';
-import type { Session, User } from './api-client.ts';
-import { FieldForm, Problem, Status, useAction, useLoaded } from './elements.tsx';
-import { findMintUrlProblem } from './problem-text.ts';
+import type { ApiClient, Session, User } from './api-client.ts';
+import { Button, Dialog, FieldForm, Problem, Status, useAction, useLoaded } from './elements.tsx';
+import { describeMintProblem, findMintUrlProblem } from './problem-text.ts';
 
 /** The mint chooses its name and description. Missing fields are unknown. */
 interface Mint {
@@ -14,7 +14,9 @@ interface Mint {
   maxAmount?: number;
 }
 
-export function MintSection(session: Session) {
+type MintSectionProps = Session & { mints: readonly string[] };
+
+export function MintSection(session: MintSectionProps) {
   return (
     <Section title="Your mint">
       <CurrentMint {...session} />
@@ -29,22 +31,26 @@ function CurrentMint({ api, user: { mintUrl } }: Session) {
     () => api.request<{ mint: Mint }>('/api/v2/user/mint'),
     [api, mintUrl],
   );
-  const mint = data?.data.mint ?? { url: mintUrl };
-  const name = mint.name ?? new URL(mint.url).host;
   return (
     <>
-      <div class="mint">
-        <span class="mint-badge" aria-hidden="true">
-          {/[\p{L}\p{N}]/u.exec(name)?.[0].toUpperCase() ?? '?'}
-        </span>
-        <div>
-          <bdi class="mint-name">{name}</bdi>
-          <code class="breakable">{mint.url}</code>
-        </div>
-      </div>
-      {data !== null && <MintFacts {...mint} />}
+      <MintTitle {...(data?.data.mint ?? { url: mintUrl })} />
+      {data !== null && <MintFacts {...data.data.mint} />}
       <Problem text={problem} />
     </>
+  );
+}
+
+function MintTitle({ url, name = new URL(url).host }: Mint) {
+  return (
+    <div class="mint">
+      <span class="mint-badge" aria-hidden="true">
+        {/[\p{L}\p{N}]/u.exec(name)?.[0].toUpperCase() ?? '?'}
+      </span>
+      <div>
+        <bdi class="mint-name">{name}</bdi>
+        <code class="breakable">{url}</code>
+      </div>
+    </div>
   );
 }
 
@@ -77,19 +83,18 @@ async function patch({ api, onUserChange }: Session, path: string, body: object)
   return data.user;
 }
 
-function MintForm(session: Session) {
+function MintForm(session: MintSectionProps) {
+  const { api, user, mints } = session;
   const [url, setUrl] = useState('');
-  const { isRunning, problem, success, run } = useAction(async () => {
-    const text = url.trim();
-    const mint_url = text === '' || text.includes('://') ? text : `https://${text}`;
-    const urlProblem = findMintUrlProblem(mint_url);
-    if (urlProblem !== null) {
-      throw new Error(urlProblem);
-    }
-    const { mintUrl } = await patch(session, '/api/v2/user/mint', { mint_url });
+  const [preview, setPreview] = useState<Mint | null>(null);
+  const lookUp = useAction(async (text: string) => setPreview(await fetchPreview(api, text)));
+  const choose = useAction(async ({ url: mint_url }: Mint) => {
+    await patch(session, '/api/v2/user/mint', { mint_url });
+    setPreview(null);
     setUrl('');
-    return `Saved. Future payments go to ${mintUrl}.`;
+    return `Saved. Future payments go to ${mint_url}.`;
   });
+  const recommendedMints = mints.filter((mint) => mint !== user.mintUrl);
   return (
     <>
       <FieldForm
@@ -99,17 +104,65 @@ function MintForm(session: Session) {
         onText={setUrl}
         attributes={{ type: 'url', placeholder: 'https://mint.example' }}
         hint={
-          'The server checks the mint before it saves it. The mint holds the money until you collect it, so choose ' +
-          'one that you trust. Payments that you already have stay at their mint.'
+          'The mint holds the money until you collect it, so choose one that you trust. Payments that you already have ' +
+          'stay at their mint.'
         }
-        problem={problem}
-        button="Use this mint"
-        busyButton={isRunning && 'Checking the mint…'}
-        onSubmit={run}
+        problem={lookUp.problem}
+        button="Check this mint"
+        busyButton={lookUp.isRunning && 'Checking the mint…'}
+        isSecondary
+        onSubmit={() => lookUp.run(url)}
       />
-      <Status text={success} />
+      {recommendedMints.length > 0 && (
+        <>
+          <p>The operator of this server recommends:</p>
+          <p class="row">
+            {recommendedMints.map((mint) => (
+              <Button key={mint} onClick={() => void lookUp.run(mint)}>
+                <span class="breakable">{mint.replace(/^https?:\/\//, '')}</span>
+              </Button>
+            ))}
+          </p>
+        </>
+      )}
+      {preview !== null && (
+        <Dialog label="Use this mint for future payments?" onCancel={() => setPreview(null)}>
+          <h3>Use this mint for future payments?</h3>
+          <MintTitle {...preview} />
+          <MintFacts {...preview} />
+          <Problem text={choose.problem} />
+          <p class="row">
+            <button
+              type="button"
+              aria-disabled={choose.isRunning}
+              onClick={() => void choose.run(preview)}
+            >
+              {choose.isRunning ? 'Saving…' : 'Use this mint'}
+            </button>
+            <Button onClick={() => setPreview(null)}>Cancel</Button>
+          </p>
+        </Dialog>
+      )}
+      <Status text={choose.success} />
     </>
   );
+}
+
+/** Throws an error with a sentence for the user if the mint cannot be used. */
+async function fetchPreview(api: ApiClient, enteredUrl: string): Promise<Mint> {
+  const text = enteredUrl.trim();
+  const url = text === '' || text.includes('://') ? text : `https://${text}`;
+  const urlProblem = findMintUrlProblem(url);
+  if (urlProblem !== null) {
+    throw new Error(urlProblem);
+  }
+  const { data } = await api.request<{ mint?: Mint; reason?: string }>(
+    `/api/v2/user/mint/preview?${new URLSearchParams({ url })}`,
+  );
+  if (data.mint === undefined) {
+    throw new Error(describeMintProblem(data.reason ?? ''));
+  }
+  return data.mint;
 }
 
 function LockSetting(session: Session) {

@@ -28,12 +28,9 @@ export function describeProblem(error: unknown): string {
   if (code === 'locking_unsupported') {
     return 'This mint cannot lock payments. Choose another mint, or turn off “Lock payments”.';
   }
-  // The API does not say what is wrong with the mint.
+  // Rare, because the page has shown a preview of the mint.
   if (code === 'mint_unusable') {
-    return (
-      'The server could not use this mint, and nothing was changed. Check the address: perhaps it is not the one of a ' +
-      'mint. Or the mint is unreachable at the moment, or offers no Lightning payments in sats.'
-    );
+    return `${MINT_PROBLEMS['unavailable']} Nothing was changed.`;
   }
   if (code === null) {
     const isTemporary = status === 429 || status >= 500;
@@ -103,6 +100,24 @@ export function findMintUrlProblem(url: string): string | null {
   }
   return /^https?:/i.test(url) ? null : 'The address of a mint starts with https://.';
 }
+
+/** @param reason from the API, whose later versions may add reasons */
+export function describeMintProblem(reason: string): string {
+  return MINT_PROBLEMS[reason] ?? MINT_PROBLEMS['unavailable'];
+}
+
+const MINT_PROBLEMS: { readonly [reason: string]: string; unavailable: string } = {
+  invalid_url:
+    'The address of a mint looks like https://mint.example. It has no password, and no “?” or “#”.',
+  not_found: 'There is no mint at this address. Check the spelling.',
+  refused: 'No program accepts connections at this address. Check it, or try again later.',
+  timeout: 'The mint did not respond in time. Try again later, or choose another mint.',
+  redirect: 'This address leads to another one. Enter the address of the mint itself.',
+  not_a_mint:
+    'The server at this address is not a mint. Check the whole address, including its path.',
+  no_sats: 'This mint accepts no Lightning payments in sats. Choose another mint.',
+  unavailable: 'The mint does not work at the moment. Try again later, or choose another mint.',
+};
 
 /** Returns why a text cannot be sent as a token, or null. The server checks everything else. */
 export function findTokenProblem(token: string): string | null {

@@ -1,6 +1,6 @@
-import { useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import { CopyableText, QrCode, Section } from '../../elements.ts';
-import { Button, FieldForm, Problem, useAction } from './elements.tsx';
+import { Button, Dialog, FieldForm, Problem, useAction } from './elements.tsx';
 import { connectToBunker, inviteSigner } from './remote-signer.ts';
 import { connectToExtension, parseBunkerUri, type Signer, SignerError } from './signer.ts';
 
@@ -109,15 +109,8 @@ interface WaitingFor {
 }
 
 function Waiting({ text, uri, onCancel }: WaitingFor & { onCancel: () => void }) {
-  const dialog = useRef<HTMLDialogElement>(null);
-  // `showModal` moves the focus into the dialog, and `close` moves it back to the button that was used.
-  useLayoutEffect(() => {
-    const element = dialog.current;
-    element?.showModal();
-    return () => element?.close();
-  }, []);
   return (
-    <dialog ref={dialog} aria-label={text} onCancel={onCancel}>
+    <Dialog label={text} onCancel={onCancel}>
       <p role="status">{text}</p>
       <p class="row">
         {uri !== undefined && (
@@ -133,6 +126,6 @@ function Waiting({ text, uri, onCancel }: WaitingFor & { onCancel: () => void })
           <CopyableText text={uri} label="Copy address" />
         </>
       )}
-    </dialog>
+    </Dialog>
   );
 }
