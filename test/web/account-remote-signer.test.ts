@@ -2,6 +2,7 @@ import { generateSecretKey, getPublicKey, nip19 } from 'nostr-tools';
 import { expect, it } from 'vitest';
 import { startFakeRelay } from '../helpers/relays/start-fake-relay.ts';
 import { useAdditionalService, useTestEnvironment } from '../helpers/service/test-environment.ts';
+import { inspectPage } from '../helpers/web/inspect-page.ts';
 import { heading, section } from '../helpers/web/pages.ts';
 import { readQrCode } from '../helpers/web/read-qr-code.ts';
 import { RemoteSigner } from '../helpers/web/remote-signer.ts';
@@ -88,6 +89,59 @@ it('shows the page on which the signer’s user approves, until the answer arriv
   approval.resolve();
   await waitForAccount();
   expect(await page.getByRole('dialog').count()).toBe(0);
+});
+
+it('authenticates at a relay that demands this (NIP-42), also after an interruption', async () => {
+  const { relay, userKey, signer, page, connect, waitForAccount } = await openSignIn();
+  Object.assign(relay.switches, { auth: 'at_first_message', storesEphemeralEvents: true });
+  await connect(signer.bunkerUrl);
+  await waitForAccount();
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await page.getByRole('button', { name: 'Show QR code' }).click();
+  const uri = await readQrCode(page.getByRole('img', { name: 'QR code' }));
+  await relay.stop();
+  await relay.restart();
+  const otherSigner = await RemoteSigner.start(relay.url, userKey);
+  await otherSigner.acceptConnection(uri);
+  await waitForAccount();
+});
+
+it('remembers a signer on request, until the user wants it to be forgotten', async () => {
+  const { signer, page, connect, waitForAccount } = await openSignIn();
+  const remembered = page.getByRole('button', { name: 'Sign in with the remembered signer' });
+  await connect(signer.bunkerUrl);
+  await waitForAccount();
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  expect(await remembered.count()).toBe(0);
+  await page.getByLabel('Remember this signer in this browser').check();
+  await connect(signer.bunkerUrl);
+  await waitForAccount();
+  await page.getByRole('button', { name: 'Sign out' }).click();
+
+  await page.reload();
+  signer.calls.splice(0);
+  await remembered.click();
+  await waitForAccount();
+  expect(signer.calls).toEqual(['sign_event']);
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await inspectPage(page, 'account-remembered-signer');
+  await page.getByRole('button', { name: 'Forget this signer' }).click();
+  expect(await remembered.count()).toBe(0);
+  expect(await page.evaluate('localStorage.length')).toBe(0);
+});
+
+it('offers a signer app first on a phone, without scrolling', async () => {
+  const page = await browser.openPage(`${environment.origin}/account`, {
+    viewport: { width: 360, height: 740 },
+    hasTouch: true,
+    isMobile: true,
+  });
+  const first = page.locator('main').getByRole('button').first();
+  await first.waitFor();
+  expect(await first.textContent()).toBe('Sign in with a signer app');
+  // The browser's bars take about 100 px.
+  const bottom = await first.evaluate((element) => element.getBoundingClientRect().bottom);
+  expect(bottom).toBeLessThan(640);
 });
 
 it('explains what is wrong, and lets the user try again', async () => {

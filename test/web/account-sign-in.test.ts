@@ -85,17 +85,6 @@ it('does not move when its script starts late, signed out or in', async () => {
   expect(await readLayoutShift()).toBeLessThan(0.1);
 });
 
-it('shows the first button on a phone without scrolling', async () => {
-  const { button } = await openSignIn(
-    async () => undefined,
-    (newPage) => newPage.setViewportSize({ width: 360, height: 740 }),
-  );
-  await button.waitFor();
-  const bottom = await button.evaluate((element) => element.getBoundingClientRect().bottom);
-  // The browser's bars take about 100 px.
-  expect(bottom).toBeLessThan(640);
-});
-
 it('signs in and out', async () => {
   const { page, button } = await openSignIn(async () => undefined);
   await button.click();

@@ -46,6 +46,11 @@ export class RemoteSigner {
       this.#relay.subscribe([{ kinds: [NostrConnect], '#p': [getPublicKey(this.#ownKey)] }], {
         onevent: (event) => this.#handleEvent(event),
         oneose: resolve,
+        onclose: (reason) => {
+          if (reason.startsWith('auth-required:')) {
+            void this.#authenticate().then(() => this.#subscribe().then(resolve));
+          }
+        },
       });
     });
   }
@@ -87,6 +92,15 @@ export class RemoteSigner {
       tags: [['p', clientPubkey]],
       content: encrypt(JSON.stringify(message), conversationKey),
     };
-    await this.#relay.publish(finalizeEvent(template, this.#ownKey));
+    const event = finalizeEvent(template, this.#ownKey);
+    await this.#relay.publish(event).catch(async () => {
+      await this.#authenticate();
+      await this.#relay.publish(event);
+    });
+  }
+
+  /** NIP-42. */
+  #authenticate(): Promise<string> {
+    return this.#relay.auth(async (template) => finalizeEvent(template, this.#ownKey));
   }
 }

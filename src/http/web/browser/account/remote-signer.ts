@@ -1,12 +1,19 @@
 import { HTTPAuth } from 'nostr-tools/kinds';
 import { type BunkerPointer, BunkerSigner, createNostrConnectURI } from 'nostr-tools/nip46';
 import { SimplePool } from 'nostr-tools/pool';
-import { generateSecretKey, getPublicKey } from 'nostr-tools/pure';
-import { bytesToHex } from 'nostr-tools/utils';
+import {
+  type EventTemplate,
+  finalizeEvent,
+  generateSecretKey,
+  getPublicKey,
+  type VerifiedEvent,
+} from 'nostr-tools/pure';
+import { bytesToHex, hexToBytes } from 'nostr-tools/utils';
 import { showDialog } from '../common.ts';
+import { type Pairing, savePairing } from './saved-pairing.ts';
 import { describeReason, type Signer, SignerError, waitForSigner } from './signer.ts';
 
-// Remote signers (NIP-46). Each connection uses a new key, which stays in memory.
+// Remote signers (NIP-46). Each pairing has a key of its own, which stays in memory unless the user wants to keep it.
 
 /** The page only asks for signatures of NIP-98 events. */
 const PERMISSIONS = [`sign_event:${HTTPAuth}`];
@@ -21,18 +28,37 @@ type SignEvent = Signer['signEvent'];
 export async function connectToBunker(
   pointer: BunkerPointer,
   signal: AbortSignal,
+  isRemembered: boolean,
 ): Promise<SignEvent> {
-  const bunker = openBunker(pointer, signal);
+  const secretKey = generateSecretKey();
+  const bunker = openBunker(pointer, secretKey, signal);
   const signEvent = signUntilAborted(bunker, signal);
   const params = [pointer.pubkey, pointer.secret ?? '', PERMISSIONS.join(',')];
   await waitForResponse(bunker.sendRequest('connect', params), signal);
+  if (isRemembered) {
+    remember(secretKey, pointer);
+  }
   return signEvent;
 }
 
-function openBunker(pointer: BunkerPointer, signal: AbortSignal): BunkerSigner {
-  const options = { pool: openPool(signal), onauth: showApprovalLink };
+/** The secret of the pairing is not needed again. */
+function remember(secretKey: Uint8Array, { pubkey, relays }: BunkerPointer): void {
+  savePairing({ secretKey: bytesToHex(secretKey), pointer: { pubkey, relays, secret: null } });
+}
+
+/** Uses a pairing again. The signer need not confirm it. */
+export function reconnect({ secretKey, pointer }: Pairing, signal: AbortSignal): SignEvent {
+  return signUntilAborted(openBunker(pointer, hexToBytes(secretKey), signal), signal);
+}
+
+function openBunker(
+  pointer: BunkerPointer,
+  secretKey: Uint8Array,
+  signal: AbortSignal,
+): BunkerSigner {
+  const options = { pool: openPool(secretKey, signal), onauth: showApprovalLink };
   try {
-    return BunkerSigner.fromBunker(generateSecretKey(), pointer, options);
+    return BunkerSigner.fromBunker(secretKey, pointer, options);
   } catch {
     throw new SignerError('The signer address has an invalid key. Copy it again from your signer.');
   }
@@ -42,6 +68,7 @@ function openBunker(pointer: BunkerPointer, signal: AbortSignal): BunkerSigner {
 export function inviteSigner(
   relay: string,
   signal: AbortSignal,
+  isRemembered: boolean,
 ): { uri: string; connected: Promise<SignEvent> } {
   const secretKey = generateSecretKey();
   const uri = createNostrConnectURI({
@@ -54,7 +81,7 @@ export function inviteSigner(
     url: location.origin,
   });
   const options = {
-    pool: openPool(signal),
+    pool: openPool(secretKey, signal),
     onauth: showApprovalLink,
     // With another value, the signer could choose further hosts to which the page connects.
     skipSwitchRelays: true,
@@ -63,23 +90,37 @@ export function inviteSigner(
     throw new SignerError(`The connection to the relay ${relay} failed. Try again.`);
   });
   const connected = waitForSigner(SIGNER_NAME, connection, signal, INVITATION_TIMEOUT_MS);
-  return { uri, connected: connected.then((bunker) => signUntilAborted(bunker, signal)) };
+  const finish = (bunker: BunkerSigner) => {
+    if (isRemembered) {
+      remember(secretKey, bunker.bp);
+    }
+    return signUntilAborted(bunker, signal);
+  };
+  return { uri, connected: connected.then(finish) };
 }
 
-function openPool(signal: AbortSignal): SimplePool {
-  const pool = new SignerPool({ enablePing: true, enableReconnect: true });
+function openPool(secretKey: Uint8Array, signal: AbortSignal): SimplePool {
+  const pool = new SignerPool(secretKey, signal);
   // Phones suspend connections while the user is in the signer's app.
   document.addEventListener('visibilitychange', () => document.hidden || pool.queryAgain(), {
     signal,
   });
-  // The other listeners of the signal close subscriptions, for which the library still needs the connections.
-  signal.addEventListener('abort', () => setTimeout(() => pool.destroy(), 0));
+  signal.addEventListener('abort', () => pool.destroy());
   return pool;
 }
 
 /** Finds answers that were sent while it was not connected, if the relay keeps them for a few minutes. */
 class SignerPool extends SimplePool {
   readonly #since = Math.floor(Date.now() / 1_000) - MAX_CLOCK_DIFFERENCE_SECONDS;
+  readonly #signal: AbortSignal;
+  /** Signs what relays demand that authenticate their users (NIP-42). */
+  readonly #onauth: (template: EventTemplate) => Promise<VerifiedEvent>;
+
+  constructor(secretKey: Uint8Array, signal: AbortSignal) {
+    super({ enablePing: true, enableReconnect: true });
+    this.#signal = signal;
+    this.#onauth = async (template) => finalizeEvent(template, secretKey);
+  }
 
   override async ensureRelay(...args: Parameters<SimplePool['ensureRelay']>) {
     const relay = await super.ensureRelay(...args);
@@ -90,7 +131,32 @@ class SignerPool extends SimplePool {
   override subscribe(...[relays, filter, params]: Parameters<SimplePool['subscribe']>) {
     // The library's limit of 0 excludes earlier events.
     const { limit: _limit, ...conditions } = filter;
-    return super.subscribe(relays, { ...conditions, since: this.#since }, params);
+    const newFilter = { ...conditions, since: this.#since };
+    const onclose: typeof params.onclose = (closes) => {
+      // After a reconnection, the relay demands authentication again.
+      const isRefused = closes.some(({ reason }) => reason.startsWith('auth-required:'));
+      if (isRefused && !this.#signal.aborted) {
+        const subscribeAgain = () => this.#signal.aborted || this.subscribe(relays, filter, params);
+        setTimeout(subscribeAgain, RECONNECT_PAUSES_MS[0]);
+      } else {
+        params.onclose?.(closes);
+      }
+    };
+    return super.subscribe(relays, newFilter, { ...params, onauth: this.#onauth, onclose });
+  }
+
+  override publish(...[relays, event]: Parameters<SimplePool['publish']>) {
+    return super.publish(relays, event, { onauth: this.#onauth });
+  }
+
+  override destroy(): void {
+    for (const { openSubs } of this.relays.values()) {
+      for (const subscription of openSubs.values()) {
+        subscription.close();
+      }
+    }
+    // The library needs the connections until it has sent that subscriptions are closed.
+    setTimeout(() => super.destroy(), 0);
   }
 
   queryAgain(): void {
