@@ -2,13 +2,13 @@ import { npubEncode } from 'nostr-tools/nip19';
 import { CopyableText, Section } from '../../elements.ts';
 import type { User } from './api-client.ts';
 
-/** What the wallets that use the API of this server need. */
-const LOCK_SETTINGS = {
-  'cashu.me': 'off',
-  Nutshell: 'off',
-  'Wallets built with coco': 'off',
-  'Wallets built with cdk': 'on',
-};
+/** Wallets that use the API of this server, and the setting that each of them needs. */
+const WALLETS = [
+  { name: 'cashu.me', href: 'https://wallet.cashu.me', lock: 'off' },
+  { name: 'Nutshell', href: 'https://github.com/cashubtc/nutshell', lock: 'off' },
+  { name: 'Wallets built with coco', href: 'https://github.com/cashubtc/coco', lock: 'off' },
+  { name: 'Wallets built with cdk', href: 'https://github.com/cashubtc/cdk', lock: 'on' },
+];
 
 export function CollectSection({ user }: { user: User }) {
   return (
@@ -40,9 +40,11 @@ export function CollectSection({ user }: { user: User }) {
         already exist stay as they are.
       </p>
       <dl class="facts wide">
-        {Object.entries(LOCK_SETTINGS).map(([wallet, lock]) => (
-          <div key={wallet}>
-            <dt>{wallet}</dt>
+        {WALLETS.map(({ name, href, lock }) => (
+          <div key={name}>
+            <dt>
+              <a href={href}>{name}</a>
+            </dt>
             <dd>{lock}</dd>
           </div>
         ))}
