@@ -17,7 +17,7 @@ declare module 'fastify' {
   }
 }
 
-export type PageError = Pick<ClassifiedError, 'status' | 'message'>;
+export type PageError = ClassifiedError;
 export type ErrorPageSender = (reply: FastifyReply, error: PageError) => void;
 
 /** Must be called before the routes are registered. */
@@ -36,7 +36,8 @@ export function registerErrorHandlers(
 export function sendError(thrown: unknown, request: FastifyRequest, reply: FastifyReply): void {
   const error = replaceNotFoundError(thrown, request, reply);
   const format = getErrorFormat(request.raw.url ?? '/');
-  const { status, message, body, errorId, retryAfterSeconds } = renderError(error, format);
+  const { body, ...pageError } = renderError(error, format);
+  const { status, errorId, retryAfterSeconds } = pageError;
   if (errorId !== null) {
     request.hasInternalError = true;
     request.log.error(
@@ -56,7 +57,7 @@ export function sendError(thrown: unknown, request: FastifyRequest, reply: Fasti
   }
   const { sendErrorPage } = request.server;
   if (sendErrorPage !== null && format === 'api' && isPageRequest(request)) {
-    sendErrorPage(reply, { status, message });
+    sendErrorPage(reply, pageError);
     return;
   }
   void reply.code(status).send(body);

@@ -207,6 +207,51 @@ describe('the home page', () => {
   });
 });
 
+describe('the language of a page', () => {
+  const openIn = async (acceptLanguage: string, path: string, init: RequestInit = {}) => {
+    const headers = { 'accept-language': acceptLanguage };
+    const response = await open(path, { ...init, headers });
+    const html = await response.text();
+    return { response, html, language: /<html lang="([^"]*)"/.exec(html)?.[1] };
+  };
+
+  it.each([
+    ['de-AT,de;q=0.9,en;q=0.5', 'de'],
+    ['nl, pt-BR;q=0.8, fr;q=0.7', 'pt'],
+    ['zh-Hant-TW', 'en'],
+    ['JA', 'ja'],
+    ['*', 'en'],
+    ['', 'en'],
+  ])('is, if the browser prefers %j, %s', async (header, expected) => {
+    const { language, response } = await openIn(header, '/');
+    expect(language).toBe(expected);
+    expect(response.headers.get('vary')).toContain('Accept-Language');
+  });
+
+  it('is the one of the link that the person chose, also on the pages that follow', async () => {
+    const { npub } = environment.newWallet();
+    const { html } = await openIn('ja', `/${npub}?amount=21&comment=${SECRET_KEY}&lang=de`);
+    expect(html).toContain('<h2 id="P0-0">Wie viel?</h2>');
+    expect(html).toMatch(/href="\?amount=21&amp;comment=&amp;lang=fr"/);
+    const [, action = ''] = /<form method="post" action="([^"]+)"/.exec(html) ?? [];
+    expect(action).toBe(`/${npub}?lang=de`);
+    const body = new URLSearchParams({ amount: '1,5' });
+    const refused = await openIn('ja', action, { method: 'POST', body });
+    expect(refused.html).toMatch(/<title>Fehler: .*ohne Nachkommastellen/);
+    const created = await openIn('ja', action, {
+      method: 'POST',
+      body: new URLSearchParams({ amount: '2.100' }),
+    });
+    const invoice = await openIn('ja', created.response.headers.get('location') ?? '');
+    expect(invoice.html).toContain('2.100 Sats');
+  });
+
+  it('is also that of errors', async () => {
+    const { html } = await openIn('es', '/nobody');
+    expect(html).toContain('<h1>Aquí no hay nada</h1>');
+  });
+});
+
 describe('a payment page', () => {
   it('shows the address, its QR code, the range of amounts and tags for previews', async () => {
     const { npub } = environment.newWallet();
@@ -214,7 +259,7 @@ describe('a payment page', () => {
     const address = `${npub}@${new URL(environment.origin).host}`;
     expect(html).toContain(`<code id="address" class="breakable">${address}</code>`);
     expect(html).toMatch(/href="lightning:LNURL1[02-9AC-HJ-NP-Z]+"/);
-    expect(html).toContain('<data value="1000000" data-sats="true">1,000,000</data> sats');
+    expect(html).toContain('From 1 sat to 1,000,000 sats');
     expect(html).toContain(`<meta property="og:title" content="Pay ${address}"/>`);
     expect(html).toContain(`<meta property="og:url" content="${environment.origin}/${npub}"/>`);
     expect(html).toContain('<meta name="twitter:card" content="summary_large_image"/>');
@@ -233,7 +278,7 @@ describe('a payment page', () => {
   });
 
   it.each([
-    ['1000001', '<hi>', /must be at most <data value="1000000"/, 'amount'],
+    ['1000001', '<hi>', /must be at most 1,000,000 sats/, 'amount'],
     ['', '', /Enter an amount/, 'amount'],
     ['21', 'x'.repeat(256), /comment must have at most 255 characters/, 'comment'],
   ])(
@@ -281,7 +326,7 @@ describe('a payment page', () => {
       const response = await submit(`/${wallet.npub}`, { amount, comment });
       expect(response.status).toBe(400);
       const html = await response.text();
-      expect(html).toContain('This is a secret key');
+      expect(html).toContain('role="alert">This is a secret key');
       expect(html).toContain(`>${comment.slice(0, 7)}</textarea>`);
       expect(html).not.toContain('nsec1qqq');
       const quotes = environment.database.db
@@ -300,7 +345,7 @@ describe('a payment page', () => {
     const response = await open(`/${npub}`, init, service.url);
     expect(response.status).toBe(429);
     expect(response.headers.get('retry-after')).toMatch(/^\d+$/);
-    const problem = /You have too many unpaid invoices for this recipient/;
+    const problem = /too many invoices are unpaid\. Try again in \d+ seconds\./;
     expectForm(await response.text(), { amount: '1', problem });
   });
 
@@ -314,8 +359,7 @@ describe('a payment page', () => {
     await post(limited.url);
     const rejected = await post(limited.url);
     expect(rejected.status).toBe(429);
-    const limit =
-      /Too many requests for invoices from your internet address\. Try again in \d+ s\./;
+    const limit = /There have been too many requests.* Try again in \d+ seconds\./;
     expectForm(await rejected.text(), { ...fields, problem: limit });
 
     const mintless = await useAdditionalService(environment, {
@@ -323,7 +367,7 @@ describe('a payment page', () => {
     });
     const failed = await post(mintless.url);
     expect(failed.status).toBe(500);
-    const mintProblem = /mint cannot create an invoice right now/;
+    const mintProblem = /mint does not respond, or creates no invoices at the moment/;
     expectForm(await failed.text(), { ...fields, problem: mintProblem });
 
     const readOnly = await createTestEnvironment();
@@ -331,7 +375,7 @@ describe('a payment page', () => {
     await sql`pragma query_only = true`.execute(readOnly.database.db);
     const unavailable = await post(readOnly.service.url);
     expect(unavailable.status).toBe(503);
-    expectForm(await unavailable.text(), { ...fields, problem: /temporarily unavailable/ });
+    expectForm(await unavailable.text(), { ...fields, problem: /The server has a problem/ });
   });
 
   it('does not show the invoice of another recipient', async () => {

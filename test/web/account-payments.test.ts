@@ -45,7 +45,7 @@ it('shows a payment and its collection as they happen', async () => {
   const waiting = section(page, 'Waiting to be collected');
   await waiting.getByText('2,100 sats').waitFor();
   await waiting.getByRole('link', { name: 'How to collect' }).click();
-  expect(page.url()).toMatch(/#section-how-to-collect$/);
+  expect(page.url()).toMatch(/#how-to-collect$/);
   await content.getByRole('status').filter({ hasText: 'New payment: 2,100 sats' }).waitFor();
 
   const quote = [...environment.mint.quotes.values()].find(({ request }) => request === invoice);

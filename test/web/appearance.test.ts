@@ -126,6 +126,38 @@ it('the offer of a free name, which the account page fills in', async () => {
   expect(await field.evaluate((element) => element === document.activeElement)).toBe(true);
 });
 
+it.each(['de', 'es', 'fr', 'ja', 'pt'])(
+  'fits small phones in the language %s',
+  async (language) => {
+    const { npub } = environment.newWallet();
+    const page = await browser.openPage(`${environment.origin}/?lang=${language}`, {
+      viewport: { width: 320, height: 640 },
+      expectedStatuses: [404],
+    });
+    await page.screenshot({ path: `test-results/web/home-${language}.png`, fullPage: true });
+    await expectNoOverflow(page);
+    await page.locator('#recipient').fill(npub);
+    await page.locator('main form button').click();
+    await page.locator('#amount').fill('21000');
+    await page.screenshot({ path: `test-results/web/payment-${language}.png`, fullPage: true });
+    await expectNoOverflow(page);
+    await page.locator('#create-invoice').click();
+    environment.mint.pay((await page.locator('#request').textContent()) ?? '');
+    await expectNoOverflow(page);
+    await page.locator('.paid').waitFor();
+    await page.screenshot({ path: `test-results/web/invoice-${language}.png`, fullPage: true });
+    await expectNoOverflow(page);
+    await page.goto(`${environment.origin}/no/such/page?lang=${language}`);
+    await expectNoOverflow(page);
+  },
+);
+
+async function expectNoOverflow(page: Page): Promise<void> {
+  expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(320);
+  // Names of texts, such as `pay.title`, and placeholders.
+  expect(await page.locator('body').textContent()).not.toMatch(/\b[a-z]+\.[a-z]+[A-Z]\w*|[{}]/);
+}
+
 it('signing in to the account', async () => {
   const relay = await startFakeRelay();
   const service = await useAdditionalService(environment, { SIGNER_RELAY: relay.url });

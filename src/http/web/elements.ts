@@ -1,15 +1,23 @@
 import { bech32 } from '@scure/base';
 import { html } from 'htm/preact';
-import type { ComponentChildren } from 'preact';
+import type { ComponentChildren, VNode } from 'preact';
+import { useId } from 'preact/hooks';
 import { encodeQR } from 'qr';
 
 // Elements of the server's pages and of the account page, which runs in the browser.
 
-export function Section({ title, children }: { title: string; children: ComponentChildren }) {
-  const id = `section-${title.toLowerCase().replaceAll(' ', '-')}`;
+interface SectionProps {
+  /** For links to the section. */
+  id?: string;
+  title: string;
+  children: ComponentChildren;
+}
+
+export function Section({ id, title, children }: SectionProps) {
+  const headingId = useId();
   return html`
-    <section class="card" aria-labelledby=${id}>
-      <h2 id=${id}>${title}</h2>
+    <section id=${id} class="card" aria-labelledby=${headingId}>
+      <h2 id=${headingId}>${title}</h2>
       ${children}
     </section>
   `;
@@ -18,11 +26,11 @@ export function Section({ title, children }: { title: string; children: Componen
 /** The capacity of the largest QR code with low error correction (ISO 18004, version 40). */
 const MAX_QR_CODE_BYTES = 2_953;
 
-/** A QR code of an ASCII text, always dark on white, as scanners expect. */
+/** A QR code of an ASCII text, always dark on white, as scanners expect. Nothing if the text is too long. */
 export function QrCode({ text, label }: { text: string; label: string }) {
   // Mints choose the length of invoices.
   if (text.length > MAX_QR_CODE_BYTES) {
-    return html`<p class="hint">This text is too long for a QR code.</p>`;
+    return null;
   }
   // Scanners need a white border of four modules (ISO 18004).
   const rows = encodeQR(text, 'raw', { ecc: 'low', border: 4 });
@@ -64,10 +72,14 @@ export function CopyableText({ id, text, label, children }: CopyableTextProps) {
   `;
 }
 
-/** An amount in the user's language. The server does not know it and uses English; `common.ts` formats it again. */
+/** An amount on the account page. */
 export function Sats({ amount }: { amount: number }) {
-  const text = amount.toLocaleString('document' in globalThis ? undefined : 'en');
-  return html`<data value=${amount} data-sats>${text}</data> ${amount === 1 ? 'sat' : 'sats'}`;
+  return html`${amount.toLocaleString()} ${amount === 1 ? 'sat' : 'sats'}`;
+}
+
+/** Creates the element for the tag `<small>` of a text. */
+export function small(content: ComponentChildren): VNode {
+  return html`<small>${content}</small>` as VNode;
 }
 
 export function shortenNpub(npub: string): string {

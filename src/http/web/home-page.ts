@@ -1,6 +1,8 @@
 import { html } from 'htm/preact';
-import { Sats, Section } from './elements.ts';
+import { Section } from './elements.ts';
 import type { Page } from './layout.ts';
+import type { PageLanguage } from './page-language.ts';
+import type { Message } from './translation.ts';
 
 interface HomePageData {
   siteName: string;
@@ -11,25 +13,25 @@ interface HomePageData {
   hasZaps: boolean;
   /** What the payer entered. */
   recipient: string;
-  problem: string | null;
+  problem: Message | null;
 }
 
-export function homePage(data: HomePageData): Page {
+export function homePage(language: PageLanguage, data: HomePageData): Page {
+  const { t, rich, link } = language;
   const { siteName, origin, host, recipient, problem } = data;
+  const npubAddress = html`<span class="breakable">npub1…@${host}</span>`;
+  const title = t('home.title');
   return {
-    title: `${problem === null ? '' : 'Error: '}Lightning addresses for Nostr`,
-    description: `Every Nostr key has a Lightning address at ${host}.`,
+    title: problem === null ? title : t('site.errorTitle', { title }),
+    description: t('home.description', { host }),
     url: `${origin}/`,
     script: 'common',
     content: html`
-      <h1>Every Nostr key has a Lightning address</h1>
-      <p class="lead">
-        Pay <span class="breakable">npub1…@${host}</span> from any Lightning wallet. The recipient
-        collects the payment as ecash in their own wallet; ${siteName} never holds the money.
-      </p>
-      <${Section} title="Pay someone">
-        <form method="post" action="/">
-          <label for="recipient">Name, npub or address</label>
+      <h1>${t('home.heading')}</h1>
+      <p class="lead">${rich('home.lead', { address: npubAddress, site: siteName })}</p>
+      <${Section} title=${t('home.pay')}>
+        <form method="post" action=${link('/')}>
+          <label for="recipient">${t('home.recipient')}</label>
           <div class="row">
             <input
               id="recipient"
@@ -44,32 +46,32 @@ export function homePage(data: HomePageData): Page {
               aria-invalid=${problem !== null}
               autofocus=${problem !== null}
             />
-            <button type="submit">Continue</button>
+            <button type="submit">${t('home.continue')}</button>
           </div>
-          ${problem !== null && html`<p id="recipient-problem" class="problem" role="alert">${problem}</p>`}
+          ${
+            problem !== null &&
+            html`<p id="recipient-problem" class="problem" role="alert">${t(problem.key, problem.values)}</p>`
+          }
         </form>
       <//>
       <div class="columns">
-        <${Section} title="Receive payments">
-          <p>
-            You need no registration: your key already has an address. Sign in to see your payments,
-            choose your mint and get a username.
-          </p>
-          <p><a class="button" href="/account">Your account</a></p>
+        <${Section} title=${t('home.receive')}>
+          <p>${t('home.receiveText')}</p>
+          <p><a class="button" href=${link('/account')}>${t('site.account')}</a></p>
         <//>
-        <${Section} title="What this server offers">
+        <${Section} title=${t('home.offers')}>
           <dl class="facts">
             <div>
-              <dt>Addresses</dt>
-              <dd class="breakable">npub1…@${host}</dd>
+              <dt>${t('home.addresses')}</dt>
+              <dd>${npubAddress}</dd>
             </div>
             <div>
-              <dt>Usernames</dt>
-              <dd>${describeUsernames(data)}</dd>
+              <dt>${t('home.usernames')}</dt>
+              <dd>${describeUsernames(language, data)}</dd>
             </div>
             <div>
-              <dt>Zaps</dt>
-              <dd>${data.hasZaps ? 'Yes, with receipts on Nostr' : 'Not available'}</dd>
+              <dt>${t('home.zaps')}</dt>
+              <dd>${t(data.hasZaps ? 'home.hasZaps' : 'home.noZaps')}</dd>
             </div>
           </dl>
         <//>
@@ -78,10 +80,13 @@ export function homePage(data: HomePageData): Page {
   };
 }
 
-function describeUsernames({ usernamePriceSat: price, host }: HomePageData) {
+function describeUsernames(
+  { t, rich }: PageLanguage,
+  { usernamePriceSat: price, host }: HomePageData,
+) {
   if (price === null) {
-    return 'Not for sale';
+    return t('home.usernamesNotForSale');
   }
-  const cost = price === 0 ? 'free of charge' : html`for <${Sats} amount=${price} />`;
-  return html`<span class="breakable">alice@${host}</span>, ${cost}`;
+  const address = html`<span class="breakable">alice@${host}</span>`;
+  return rich(price === 0 ? 'home.usernameFree' : 'home.usernamePrice', { address, price });
 }

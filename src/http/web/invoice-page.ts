@@ -1,7 +1,8 @@
 import { html } from 'htm/preact';
-import { QrCode, Sats } from './elements.ts';
-import { formatExpiry } from './expiry.ts';
+import { QrCode, small } from './elements.ts';
+import { formatTimeLeft } from './expiry.ts';
 import { type Page, shortenAddress } from './layout.ts';
+import type { PageLanguage } from './page-language.ts';
 import type { Payee } from './payment-page.ts';
 
 const RELOAD_SECONDS = 5;
@@ -21,15 +22,24 @@ interface InvoicePageData {
 }
 
 /** `browser/invoice.ts` shows one of the sections. Without JavaScript, the page reloads. */
-export function invoicePage({ payee, quote, verifyToken, nowMs }: InvoicePageData): Page {
+export function invoicePage(
+  language: PageLanguage,
+  { payee, quote, verifyToken, nowMs }: InvoicePageData,
+): Page {
+  const { t, rich, link } = language;
   const isPaid = quote.state === 'PAID' || quote.state === 'ISSUED';
   const unpaidStatus = quote.expiresAtMs > nowMs ? 'waiting' : 'expired';
   const status = isPaid ? 'paid' : unpaidStatus;
   const address = shortenAddress(payee.address);
+  const paymentPath = `/${payee.localPart}`;
   const form = { amount: `${quote.amountSat}`, comment: quote.comment ?? '' };
-  const changeLink = html`<a class="button secondary wide" href=${`/${payee.localPart}?${new URLSearchParams(form)}`}>Change the amount</a>`;
+  const changePath = link(`${paymentPath}?${new URLSearchParams(form)}`);
+  const changeLink = html`<a class="button secondary wide" href=${changePath}>${t('invoice.changeAmount')}</a>`;
+  const title = t('invoice.title', { address: payee.address });
+  const secondsLeft = Math.max(0, Math.ceil((quote.expiresAtMs - nowMs) / 1_000));
+  const time = formatTimeLeft(secondsLeft, language.language);
   return {
-    title: `${isPaid ? 'Paid · ' : ''}Invoice for ${payee.address}`,
+    title: isPaid ? t('script.invoice.paidTitle', { title }) : title,
     script: 'invoice',
     ...(status === 'waiting' && {
       head: html`<noscript><meta http-equiv="refresh" content=${RELOAD_SECONDS} /></noscript>`,
@@ -42,35 +52,35 @@ export function invoicePage({ payee, quote, verifyToken, nowMs }: InvoicePageDat
         data-verify=${`/lnurl/verify/${verifyToken}`}
         data-expires-at=${quote.expiresAtMs}
       >
-        <h1><${Sats} amount=${quote.amountSat} /> <small>to ${address}</small></h1>
+        <h1>${rich('invoice.heading', { amount: quote.amountSat, address, small })}</h1>
         <p id="status" role="status" class="visually-hidden"></p>
-        <p id="connection" class="problem" hidden>There is no connection to the server. Trying again.</p>
+        <p id="connection" class="problem" hidden>${t('invoice.noConnection')}</p>
         <section class="card paid" data-section="paid" hidden=${status !== 'paid'}>
           <svg class="paid-mark" viewBox="0 0 24 24" aria-hidden="true"><path d="M6 12.5l4 4 8-9" /></svg>
-          <h2>Paid</h2>
-          <p><span class="breakable">${payee.address}</span> received your payment.</p>
-          <p class="hint"><${PaidAt} ms=${quote.paidAtMs} /></p>
+          <h2>${t('invoice.paid')}</h2>
+          <p>${rich('invoice.received', { address: html`<span class="breakable">${payee.address}</span>` })}</p>
+          <p class="hint"><${PaidAt} ms=${quote.paidAtMs} language=${language} /></p>
           <${Comment} text=${quote.comment} />
           <p class="row centered">
-            <button type="button" id="save-receipt" class="secondary" hidden>Save receipt</button>
-            <button type="button" id="share-receipt" class="secondary" hidden>Share</button>
-            <a class="button secondary" href=${`/${payee.localPart}`}>Make another payment</a>
+            <button type="button" id="save-receipt" class="secondary" hidden>${t('invoice.saveReceipt')}</button>
+            <button type="button" id="share-receipt" class="secondary" hidden>${t('invoice.share')}</button>
+            <a class="button secondary" href=${link(paymentPath)}>${t('invoice.payAgain')}</a>
           </p>
         </section>
         <section class="card" data-section="waiting" hidden=${status !== 'waiting'}>
-          <h2>Waiting for the payment</h2>
-          <p id="expiry" class="hint">${formatExpiry(Math.max(0, Math.ceil((quote.expiresAtMs - nowMs) / 1_000)))}</p>
-          <${WaitingInvoice} request=${quote.request} />
+          <h2>${t('invoice.waiting')}</h2>
+          <p id="expiry" class="hint">${t('script.invoice.expiresIn', { time })}</p>
+          <${WaitingInvoice} request=${quote.request} language=${language} />
           <${Comment} text=${quote.comment} />
           <p>${changeLink}</p>
         </section>
         <section class="card" data-section="expired" hidden=${status !== 'expired'}>
-          <h2>This invoice has expired</h2>
-          <p>Do not pay it any more. If you have just paid it, the payment appears here.</p>
-          <form method="post" action=${`/${payee.localPart}`}>
+          <h2>${t('invoice.expired')}</h2>
+          <p>${t('invoice.expiredText')}</p>
+          <form method="post" action=${link(paymentPath)}>
             <input type="hidden" name="amount" value=${form.amount} />
             <input type="hidden" name="comment" value=${form.comment} />
-            <button type="submit" id="renew" class="wide">Create a new invoice</button>
+            <button type="submit" id="renew" class="wide">${t('invoice.renew')}</button>
           </form>
           <${Comment} text=${quote.comment} />
           <p>${changeLink}</p>
@@ -80,25 +90,26 @@ export function invoicePage({ payee, quote, verifyToken, nowMs }: InvoicePageDat
   };
 }
 
-function WaitingInvoice({ request }: { request: string }) {
+function WaitingInvoice({ request, language }: { request: string; language: PageLanguage }) {
+  const { t } = language;
   const uri = `lightning:${request.toUpperCase()}`;
   return html`
     <div class="invoice-actions">
-      <a class="button" href=${uri}>Open in wallet</a>
-      <button type="button" id="webln-button" class="secondary" hidden>Pay with the browser’s wallet</button>
-      <button type="button" class="secondary" data-copy hidden>Copy invoice</button>
+      <a class="button" href=${uri}>${t('pay.openInWallet')}</a>
+      <button type="button" id="webln-button" class="secondary" hidden>${t('invoice.payInBrowser')}</button>
+      <button type="button" class="secondary" data-copy hidden>${t('invoice.copy')}</button>
       <p id="webln-problem" class="problem" role="alert" hidden></p>
-      <${QrCode} text=${uri} label="QR code of the Lightning invoice" />
+      <${QrCode} text=${uri} label=${t('invoice.qrCode')} />
       <code id="request">${request}</code>
     </div>
-    <noscript><p class="hint">This page reloads every ${RELOAD_SECONDS} seconds.</p></noscript>
+    <noscript><p class="hint">${t('invoice.reloads', { seconds: RELOAD_SECONDS })}</p></noscript>
   `;
 }
 
-/** The time in UTC. `browser/invoice.ts` shows it in the payer's language and time zone. */
-function PaidAt({ ms }: { ms: number | null }) {
+/** The time in UTC. `browser/invoice.ts` shows it in the payer's time zone. */
+function PaidAt({ ms, language }: { ms: number | null; language: PageLanguage }) {
   const date = ms === null ? null : new Date(ms);
-  const text = date?.toLocaleString('en-GB', {
+  const text = date?.toLocaleString(language.language, {
     dateStyle: 'long',
     timeStyle: 'short',
     timeZone: 'UTC',

@@ -8,6 +8,8 @@ import { acceptsGzip } from '../static-files.ts';
 import type { Assets } from './assets.ts';
 import { type Branding, COLOR_SCHEMES } from './branding.ts';
 import { shortenNpub } from './elements.ts';
+import { choosePageLanguage, type PageLanguage } from './page-language.ts';
+import type { Texts } from './translation.ts';
 
 /** What all pages share. */
 export type Site = Branding & { assets: Assets };
@@ -21,6 +23,8 @@ export interface Page {
   previewImage?: string;
   /** The name of a script for the browser, without `.js`. */
   script?: string;
+  /** How the keys of texts start that the script needs, besides `script.common.` and `script.<name>.` */
+  scriptTexts?: readonly string[];
   /** Sources to which the script may connect besides this server (CSP `connect-src`). */
   connectSources?: string;
   /** Further elements of the HTML `head`. */
@@ -34,10 +38,16 @@ export interface Page {
  * because browsers send no credentials with requests for them: the only secret on a page is the path of an invoice page,
  * without which an attacker cannot make a browser request that page. Do not compress a page that depends on a cookie.
  */
-export function sendPage(reply: FastifyReply, site: Site, page: Page): FastifyReply {
+export function sendPage(
+  reply: FastifyReply,
+  site: Site,
+  createPage: (language: PageLanguage) => Page,
+): FastifyReply {
+  const language = choosePageLanguage(reply.request);
+  const page = createPage(language);
   setPageHeaders(reply, page.connectSources);
-  reply.header('vary', 'Accept-Encoding').type('text/html; charset=utf-8');
-  const text = renderPage(site, page);
+  reply.header('vary', 'Accept-Encoding, Accept-Language').type('text/html; charset=utf-8');
+  const text = renderPage(site, page, language);
   return acceptsGzip(reply.request)
     ? reply.header('content-encoding', 'gzip').send(gzipSync(text))
     : reply.send(text);
@@ -66,12 +76,13 @@ export function setPageHeaders(reply: FastifyReply, connectSources = ''): void {
   });
 }
 
-function renderPage(site: Site, page: Page): string {
+function renderPage(site: Site, page: Page, language: PageLanguage): string {
   const { siteName, logo, icons, assets } = site;
+  const { t, link } = language;
   const { title, description, url, script } = page;
   const { light, dark } = COLOR_SCHEMES;
   return `<!doctype html>${renderToString(html`
-    <html lang="en">
+    <html lang=${language.language}>
       <head>
         <meta charset="utf-8" />
         <title>${title} · ${siteName}</title>
@@ -86,22 +97,30 @@ function renderPage(site: Site, page: Page): string {
         <link rel="icon" href=${assets.getPath(logo.name)} sizes="any" />
         ${icons.appleTouchIcon && html`<link rel="apple-touch-icon" href="/apple-touch-icon.png" />`}
         <link rel="manifest" href=${assets.getPath('manifest.webmanifest')} />
-        ${script !== undefined && html`<script type="module" src=${assets.getPath(`${script}.js`)}></script>`}
+        ${script !== undefined && html`<${Script} path=${assets.getPath(`${script}.js`)} texts=${pickScriptTexts(language, page)} />`}
         ${page.head}
       </head>
       <body>
-        <a class="skip" href="#content">Skip to content</a>
+        <a class="skip" href="#content">${t('site.skip')}</a>
         <header>
-          <a class="brand" href="/">
+          <a class="brand" href=${link('/')}>
             <img src=${assets.getPath(logo.name)} alt="" width="32" height="32" />
             <span>${siteName}</span>
           </a>
-          <nav aria-label="Main"><a href="/account" aria-current=${script === 'account' ? 'page' : undefined}>Your account</a></nav>
+          <nav aria-label=${t('site.mainNavigation')}>
+            <a href=${link('/account')} aria-current=${script === 'account' ? 'page' : undefined}>${t('site.account')}</a>
+          </nav>
         </header>
         <main id="content">${page.content}</main>
         <footer>
-          <p>Lightning addresses for Nostr, paid out as ecash.</p>
-          <nav aria-label="About this site">
+          <p>${t('site.slogan')}</p>
+          <nav aria-label=${t('site.languages')}>
+            ${language.choices.map(
+              ({ code, name, href }) =>
+                html`<a href=${href} lang=${code} aria-current=${code === language.language ? 'true' : undefined}>${name}</a>`,
+            )}
+          </nav>
+          <nav aria-label=${t('site.aboutNavigation')}>
             ${site.links.map(({ label, href }) => html`<a href=${href}>${label}</a>`)}
             <a href="/docs">API</a>
             <span>nutpost ${packageJson.version}</span>
@@ -110,6 +129,22 @@ function renderPage(site: Site, page: Page): string {
       </body>
     </html>
   `)}`;
+}
+
+function pickScriptTexts({ texts }: PageLanguage, page: Page): Partial<Texts> {
+  const prefixes = ['script.common.', `script.${page.script}.`, ...(page.scriptTexts ?? [])];
+  const isUsed = ([key]: [string, string]) => prefixes.some((prefix) => key.startsWith(prefix));
+  return Object.fromEntries(Object.entries(texts).filter(isUsed));
+}
+
+/** `browser/texts.ts` reads the texts. */
+function Script({ path, texts }: { path: string; texts: Partial<Texts> }) {
+  // `</script>` would end the element.
+  const json = JSON.stringify(texts).replaceAll('<', '\\u003c');
+  return html`
+    <script id="texts" type="application/json" dangerouslySetInnerHTML=${{ __html: json }}></script>
+    <script type="module" src=${path}></script>
+  `;
 }
 
 function previewMetadata({ siteName, icons, assets }: Site, page: Page) {

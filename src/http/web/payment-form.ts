@@ -1,8 +1,8 @@
-import type { ComponentChildren } from 'preact';
 import { RequestError } from '../../errors.ts';
 import { validateComment } from '../../quotes/lnurl-pay.ts';
 import { type SatRange, validateAmount } from './amount.ts';
-import { containsSecretKey, SECRET_KEY_WARNING } from './secret-key.ts';
+import { containsSecretKey } from './secret-key.ts';
+import type { Message } from './translation.ts';
 
 /** What a payer enters, or what a payment link contains. */
 export interface PaymentInput {
@@ -13,7 +13,7 @@ export interface PaymentInput {
 export interface FormProblem {
   /** Null if no field is wrong, but the service cannot create an invoice. */
   field: 'amount' | 'comment' | null;
-  text: ComponentChildren;
+  message: Message;
 }
 
 export interface Payment {
@@ -28,19 +28,23 @@ export function validatePayment(
 ): Payment | FormProblem {
   const amount = validateAmount(input.amount, range);
   if (typeof amount !== 'number') {
-    return { field: 'amount', text: amount };
+    return { field: 'amount', message: amount };
   }
   const comment = normalizeLineBreaks(input.comment);
   if (containsSecretKey(comment)) {
-    return { field: 'comment', text: SECRET_KEY_WARNING };
+    return { field: 'comment', message: { key: 'script.common.secretKey' } };
   }
   try {
     return { amountSat: amount, comment: validateComment(comment, maxCommentLength) };
   } catch (error) {
-    if (error instanceof RequestError) {
-      return { field: 'comment', text: error.message };
+    if (!(error instanceof RequestError)) {
+      throw error;
     }
-    throw error;
+    const isTooLong = [...comment].length > maxCommentLength;
+    const message: Message = isTooLong
+      ? { key: 'pay.commentTooLong', values: { count: maxCommentLength } }
+      : { key: 'pay.commentInvalid' };
+    return { field: 'comment', message };
   }
 }
 
@@ -52,7 +56,7 @@ export function findLinkProblem(
 ): FormProblem | null {
   const amount = input.amount || `${range.minSat}`;
   const result = validatePayment({ ...input, amount }, range, maxCommentLength);
-  return 'text' in result ? result : null;
+  return 'message' in result ? result : null;
 }
 
 /** Browsers send a line break of a text area as CRLF, and count it as one character. */

@@ -5,10 +5,11 @@ import {
   buildPaymentQrText,
   CopyableText,
   QrCode,
-  Sats,
   Section,
+  small,
 } from './elements.ts';
 import { type Page, shortenAddress } from './layout.ts';
+import type { PageLanguage } from './page-language.ts';
 import type { FormProblem, PaymentInput } from './payment-form.ts';
 
 export interface Payee {
@@ -31,22 +32,29 @@ interface PaymentFormState extends PaymentInput {
   problem: FormProblem | null;
 }
 
-export function paymentPage(payee: Payee, form: PaymentFormState): Page {
+export function paymentPage(language: PageLanguage, payee: Payee, form: PaymentFormState): Page {
+  const { t, rich, link } = language;
   const { origin, localPart, address, profileName } = payee;
   const { range, problem } = form;
+  const path = `/${localPart}`;
+  const title = t('pay.title', { address });
+  const part = { ...form, language };
   return {
-    title: `${problem === null ? '' : 'Error: '}Pay ${address}`,
-    description: `Send sats to ${address} from any Lightning wallet.`,
-    url: `${origin}/${localPart}`,
-    previewImage: `${origin}/${localPart}/preview.png`,
+    title: problem === null ? title : t('site.errorTitle', { title }),
+    description: t('pay.description', { address }),
+    url: `${origin}${path}`,
+    previewImage: `${origin}${path}/preview.png`,
     script: 'payment',
     content: html`
-      <h1><small>Pay</small> ${shortenAddress(address)}</h1>
-      ${profileName && html`<p class="profile">Nostr profile: <bdi>${profileName}</bdi></p>`}
+      <h1>${rich('pay.heading', { address: shortenAddress(address), small })}</h1>
+      ${
+        profileName &&
+        html`<p class="profile">${rich('pay.profile', { name: html`<bdi>${profileName}</bdi>` })}</p>`
+      }
       <div class="columns">
-        <${Section} title="How much?">
-          <form method="post" action=${`/${localPart}`}>
-            <label for="amount">Amount in sats</label>
+        <${Section} title=${t('pay.howMuch')}>
+          <form method="post" action=${link(path)}>
+            <label for="amount">${t('pay.amount')}</label>
             <input
               id="amount"
               name="amount"
@@ -57,33 +65,33 @@ export function paymentPage(payee: Payee, form: PaymentFormState): Page {
               aria-invalid=${problem?.field === 'amount'}
               autofocus=${problem?.field === 'amount'}
             />
-            <${Problem} field="amount" problem=${problem} />
+            <${Problem} field="amount" ...${part} />
             ${
               range !== null &&
               html`<p id="range" class="hint">
-                From <${Sats} amount=${range.minSat} /> to <${Sats} amount=${range.maxSat} />
+                ${t('pay.range', { min: range.minSat, max: range.maxSat })}
               </p>`
             }
-            <${AmountLinks} path=${`/${localPart}`} ...${form} />
-            ${form.maxCommentLength > 0 && html`<${CommentField} ...${form} />`}
-            <${Problem} field=${null} problem=${problem} />
+            <${AmountLinks} path=${path} ...${part} />
+            ${form.maxCommentLength > 0 && html`<${CommentField} ...${part} />`}
+            <${Problem} field=${null} ...${part} />
             <button
               type="submit"
               id="create-invoice"
               class="wide"
               autofocus=${problem !== null && problem.field === null}
             >
-              Create invoice
+              ${t('pay.createInvoice')}
             </button>
           </form>
         <//>
-        <${Section} title="Or scan or copy">
+        <${Section} title=${t('pay.scanOrCopy')}>
           <${QrCode}
             text=${buildPaymentQrText(origin, localPart)}
-            label=${`QR code of the Lightning address ${address}`}
+            label=${t('pay.qrCode', { address })}
           />
-          <${CopyableText} id="address" text=${address} label="Copy address">
-            <a class="button secondary" href=${buildLnurlUri(origin, localPart)}>Open in wallet</a>
+          <${CopyableText} id="address" text=${address} label=${t('pay.copyAddress')}>
+            <a class="button secondary" href=${buildLnurlUri(origin, localPart)}>${t('pay.openInWallet')}</a>
           <//>
         <//>
       </div>
@@ -91,8 +99,11 @@ export function paymentPage(payee: Payee, form: PaymentFormState): Page {
   };
 }
 
+type PartProps = PaymentFormState & { language: PageLanguage };
+
 /** Links fill in the form without JavaScript. `browser/payment.ts` keeps the comment. */
-function AmountLinks({ path, amountsSat, range }: PaymentFormState & { path: string }) {
+function AmountLinks({ language, path, amountsSat, range }: PartProps & { path: string }) {
+  const { t, link } = language;
   const amounts = amountsSat.filter(
     (amount) => range === null || (amount >= range.minSat && amount <= range.maxSat),
   );
@@ -102,9 +113,13 @@ function AmountLinks({ path, amountsSat, range }: PaymentFormState & { path: str
       <p class="amounts">
         ${amounts.map(
           (amount) => html`
-            <a class="button secondary" href=${`${path}?amount=${amount}`} data-amount=${amount}>
-              <data value=${amount} data-sats>${amount.toLocaleString('en')}</data>
-              <span class="visually-hidden">${' sats'}</span>
+            <a
+              class="button secondary"
+              href=${link(`${path}?amount=${amount}`)}
+              data-amount=${amount}
+              aria-label=${t('sats', { amount })}
+            >
+              ${amount.toLocaleString(language.language)}
             </a>
           `,
         )}
@@ -114,12 +129,14 @@ function AmountLinks({ path, amountsSat, range }: PaymentFormState & { path: str
 }
 
 /** `browser/payment.ts` shows how many characters are left. A `maxlength` would cut a longer text silently. */
-function CommentField({ comment, maxCommentLength, problem }: PaymentFormState) {
+function CommentField(props: PartProps) {
+  const { comment, maxCommentLength, problem } = props;
+  const { t } = props.language;
   return html`
     <div class="row spread">
-      <label for="comment">Comment (optional)</label>
+      <label for="comment">${t('pay.comment')}</label>
       <span id="comment-length" class="hint" data-max-length=${maxCommentLength}>
-        at most ${maxCommentLength}
+        ${t('pay.commentLength', { count: maxCommentLength })}
       </span>
     </div>
     <textarea
@@ -130,13 +147,14 @@ function CommentField({ comment, maxCommentLength, problem }: PaymentFormState) 
       aria-invalid=${problem?.field === 'comment'}
       autofocus=${problem?.field === 'comment'}
     >${comment}</textarea>
-    <${Problem} field="comment" problem=${problem} />
+    <${Problem} field="comment" ...${props} />
   `;
 }
 
-function Problem({ field, problem }: { field: FormProblem['field']; problem: FormProblem | null }) {
-  return (
-    problem?.field === field &&
-    html`<p id=${`${field ?? 'form'}-problem`} class="problem" role="alert">${problem.text}</p>`
-  );
+function Problem({ language, field, problem }: PartProps & { field: FormProblem['field'] }) {
+  if (problem === null || problem.field !== field) {
+    return null;
+  }
+  const { key, values } = problem.message;
+  return html`<p id=${`${field ?? 'form'}-problem`} class="problem" role="alert">${language.t(key, values)}</p>`;
 }

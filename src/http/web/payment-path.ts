@@ -1,6 +1,7 @@
 import { parseAddressInput } from '../../recipients/address-input.ts';
 import { parseRecipientAddress } from '../../recipients/lightning-address.ts';
-import { containsSecretKey, SECRET_KEY_WARNING } from './secret-key.ts';
+import { containsSecretKey } from './secret-key.ts';
+import type { Message } from './translation.ts';
 
 const LINK_FIELDS = ['amount', 'comment'];
 
@@ -11,16 +12,14 @@ const LINK_FIELDS = ['amount', 'comment'];
 export function findPaymentPath(
   text: string,
   ownHosts: readonly string[],
-): { path: string } | { problem: string } {
+): { path: string } | { problem: Message } {
   if (containsSecretKey(text)) {
-    return { problem: SECRET_KEY_WARNING };
+    return { problem: { key: 'script.common.secretKey' } };
   }
   const [address = '', query = ''] = text.trim().split(/[?#]/, 2);
   const { localPart, host } = parseAddressInput(address);
   if (host !== null && !ownHosts.includes(host)) {
-    return {
-      problem: `This address belongs to another server. Addresses here end with @${ownHosts[0]}.`,
-    };
+    return { problem: { key: 'home.otherServer', values: { host: ownHosts[0] ?? '' } } };
   }
   const { kind } = parseRecipientAddress(localPart);
   if (kind === 'pubkey' || kind === 'name') {
@@ -28,7 +27,5 @@ export function findPaymentPath(
     const search = fields.length > 0 ? `?${new URLSearchParams(fields)}` : '';
     return { path: `/${localPart.toLowerCase()}${search}` };
   }
-  return kind === 'invalid_npub'
-    ? { problem: 'This npub is not valid. Check that it is complete.' }
-    : { problem: 'This is neither a username nor an npub.' };
+  return { problem: { key: kind === 'invalid_npub' ? 'home.invalidNpub' : 'home.invalidName' } };
 }

@@ -2,10 +2,6 @@
 const SECRET_KEY =
   /(?:nostr:)?(?:n(?:sec|cryptsec)1[02-9ac-hj-np-z]{20,}|N(?:SEC|CRYPTSEC)1[02-9AC-HJ-NP-Z]{20,})/g;
 
-export const SECRET_KEY_WARNING =
-  'This is a secret key (nsec), and whoever has it controls your identity. Never enter it on a web page. To sign ' +
-  'in, use a browser extension or a remote signer; to be paid, give others your npub.';
-
 export function containsSecretKey(text: string): boolean {
   return removeSecretKeys(text) !== text;
 }

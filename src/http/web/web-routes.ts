@@ -27,6 +27,7 @@ import { describeForPeople, freeNamePage } from './error-page.ts';
 import { homePage } from './home-page.ts';
 import { invoicePage } from './invoice-page.ts';
 import { type Page, type Site, sendPage, setPageHeaders, shortenAddress } from './layout.ts';
+import { choosePageLanguage, type PageLanguage } from './page-language.ts';
 import {
   type FormProblem,
   findLinkProblem,
@@ -38,6 +39,7 @@ import { type Payee, paymentPage } from './payment-page.ts';
 import { findPaymentPath } from './payment-path.ts';
 import { renderPreviewImage } from './preview-image.ts';
 import { removeSecretKeys } from './secret-key.ts';
+import type { Message } from './translation.ts';
 
 export interface WebSettings extends BrandingSettings {
   signerRelay: string;
@@ -108,18 +110,18 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
   const sendHomePage = (
     request: FastifyRequest,
     reply: FastifyReply,
-    form: { recipient: string; problem: string | null },
+    form: { recipient: string; problem: Message | null },
   ) => {
     const origin = publicOrigins.getOriginForRequest(request);
-    const page = homePage({
+    const data = {
       siteName: web.siteName,
       origin,
       host: publicOrigins.getHost(origin),
       usernamePriceSat: context.usernames.policy.priceSat,
       hasZaps: context.hasZaps,
       ...form,
-    });
-    return sendPage(reply, web, page);
+    };
+    return sendPage(reply, web, (language) => homePage(language, data));
   };
 
   app.get('/', { config }, (request, reply) =>
@@ -130,7 +132,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
     const { recipient } = request.body;
     const result = findPath(recipient);
     return 'path' in result
-      ? reply.redirect(result.path, 303)
+      ? reply.redirect(choosePageLanguage(request).link(result.path), 303)
       : sendHomePage(request, reply.code(400), {
           recipient: removeSecretKeys(recipient),
           problem: result.problem,
@@ -138,7 +140,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
   });
 
   app.get('/account', { config }, async (_request, reply) =>
-    sendPage(reply, web, accountPage(web, context)),
+    sendPage(reply, web, (language) => accountPage(language, web, context)),
   );
 
   const sendPaymentPage = (
@@ -153,7 +155,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
     const comment = removeSecretKeys(input.comment);
     const { amountsSat } = web;
     const form = { range, amountsSat, maxCommentLength, amount, comment, problem };
-    return sendPage(reply, web, paymentPage(payee, form));
+    return sendPage(reply, web, (language) => paymentPage(language, payee, form));
   };
 
   /** Returns the username if a visitor can get it, as the API also says. */
@@ -173,7 +175,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
         const [, query = ''] = request.url.split('?', 2);
         const result = findPath(`${address}?${query}`);
         if ('path' in result) {
-          return reply.redirect(result.path);
+          return reply.redirect(choosePageLanguage(request).link(result.path));
         }
       }
       let payee: ResolvedPayee;
@@ -187,7 +189,9 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
         }
         const { host } = describePayee(request, name, context);
         const { priceSat } = context.usernames.policy;
-        return sendPage(reply.code(404), web, freeNamePage({ name, host, priceSat }));
+        return sendPage(reply.code(404), web, (language) =>
+          freeNamePage(language, { name, host, priceSat }),
+        );
       }
       const range = await waitForMint(getSatRange(payee, context));
       const { maxCommentLength } = context;
@@ -201,6 +205,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
     { config, schema: { params, body: paymentForm } },
     async (request, reply) => {
       const input = request.body;
+      const { link } = choosePageLanguage(request);
       let payee: Payee = describePayee(request, request.params.address, context);
       let range: SatRange | null = null;
       const createInvoice = async () => {
@@ -208,7 +213,9 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
         payee = resolved;
         range = await getSatRange(resolved, context);
         const payment = validatePayment(input, range, context.maxCommentLength);
-        return 'text' in payment ? payment : issueWebInvoice(resolved, payment, request, context);
+        return 'message' in payment
+          ? payment
+          : issueWebInvoice(resolved, payment, request, context);
       };
       try {
         const result = await waitForMint(createInvoice());
@@ -216,19 +223,19 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
           throw mintUnavailableError();
         }
         return typeof result === 'string'
-          ? reply.redirect(`/${payee.localPart}/invoice/${result}`, 303)
+          ? reply.redirect(link(`/${payee.localPart}/invoice/${result}`), 303)
           : sendPaymentPage(reply.code(400), payee, range, input, result);
       } catch (error) {
         if (!(error instanceof RequestError) || isNotFound(error)) {
           throw error;
         }
         // The form keeps what the payer entered.
-        const { status, message, retryAfterSeconds } = renderError(error, 'api');
-        if (retryAfterSeconds !== null) {
-          reply.header('retry-after', retryAfterSeconds);
+        const pageError = renderError(error, 'api');
+        if (pageError.retryAfterSeconds !== null) {
+          reply.header('retry-after', pageError.retryAfterSeconds);
         }
-        const problem = { field: null, text: describeForPeople(message) };
-        return sendPaymentPage(reply.code(status), payee, range, input, problem);
+        const problem = { field: null, message: describeForPeople(pageError) };
+        return sendPaymentPage(reply.code(pageError.status), payee, range, input, problem);
       }
     },
   );
@@ -244,7 +251,8 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
         throw notFoundError();
       }
       const nowMs = context.clock();
-      return sendPage(reply, web, invoicePage({ payee, quote, verifyToken: token, nowMs }));
+      const data = { payee, quote, verifyToken: token, nowMs };
+      return sendPage(reply, web, (language) => invoicePage(language, data));
     },
   );
 
@@ -291,13 +299,15 @@ function serveAssets(app: FastifyInstance, assets: Assets): void {
 }
 
 function accountPage(
+  { t }: PageLanguage,
   { signerRelay, mints }: WebPages,
   { allowPrivateNetworks, usernames }: HttpContext,
 ): Page {
   const graceDays = usernames.policy.graceMs / 86_400_000;
   return {
-    title: 'Your account',
+    title: t('site.account'),
     script: 'account',
+    scriptTexts: ['amount.', 'pay.'],
     // Any relay, because the user chooses those of a remote signer.
     connectSources: allowPrivateNetworks ? 'wss: ws:' : 'wss:',
     content: html`

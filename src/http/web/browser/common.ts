@@ -1,6 +1,7 @@
-import { containsSecretKey, removeSecretKeys, SECRET_KEY_WARNING } from '../secret-key.ts';
+import { containsSecretKey, removeSecretKeys } from '../secret-key.ts';
+import { getText } from './texts.ts';
 
-// What all pages share: amounts in the user's language, copy buttons, and the refusal of secret keys.
+// What all pages share: copy buttons, and the refusal of secret keys.
 
 export function getElement<Type extends Element>(id: string, type: new () => Type): Type {
   const element = document.getElementById(id);
@@ -29,10 +30,6 @@ export function showDialog(text: string, controls: readonly HTMLElement[]): HTML
   return dialog;
 }
 
-for (const element of document.querySelectorAll<HTMLDataElement>('data[data-sats]')) {
-  element.textContent = Number(element.value).toLocaleString();
-}
-
 // Browsers offer no clipboard to pages without TLS.
 for (const button of document.querySelectorAll<HTMLElement>('[data-copy]')) {
   button.hidden = !('clipboard' in navigator);
@@ -57,8 +54,8 @@ document.addEventListener('click', ({ target }) => {
   };
   const text = button.parentElement?.querySelector('code')?.textContent ?? '';
   navigator.clipboard.writeText(text).then(
-    () => showBriefly('Copied'),
-    () => showBriefly('Copying failed'),
+    () => showBriefly(getText('script.common.copied')),
+    () => showBriefly(getText('script.common.copyFailed')),
   );
 });
 
@@ -71,6 +68,6 @@ document.addEventListener('input', ({ target }) => {
   target.value = removeSecretKeys(target.value);
   target.dispatchEvent(new Event('input', { bubbles: true }));
   const button = document.createElement('button');
-  button.textContent = 'I understand';
-  showDialog(SECRET_KEY_WARNING, [button]).setAttribute('role', 'alertdialog');
+  button.textContent = getText('script.common.understood');
+  showDialog(getText('script.common.secretKey'), [button]).setAttribute('role', 'alertdialog');
 });

@@ -1,3 +1,5 @@
+import { getText } from './texts.ts';
+
 /** Shows that a form was sent, and prevents a second invoice while the mint creates the first one. */
 export function showFormProgress(button: HTMLButtonElement): void {
   const label = button.textContent;
@@ -6,7 +8,7 @@ export function showFormProgress(button: HTMLButtonElement): void {
     isBusy = busy;
     button.ariaBusy = String(busy);
     button.ariaDisabled = String(busy);
-    button.textContent = busy ? 'Creating the invoice…' : label;
+    button.textContent = busy ? getText('script.common.creatingInvoice') : label;
   };
   button.form?.addEventListener('submit', (event) => {
     if (isBusy) {

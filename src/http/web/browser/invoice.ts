@@ -1,8 +1,9 @@
-import { formatExpiry } from '../expiry.ts';
+import { formatTimeLeft } from '../expiry.ts';
 import { getElement } from './common.ts';
 import { showFormProgress } from './form-progress.ts';
 import { pause } from './pause.ts';
 import { readRetryAfterMs } from './retry-after.ts';
+import { getText } from './texts.ts';
 
 const POLL_INTERVAL_MS = 1_000;
 
@@ -35,8 +36,8 @@ async function pollUntilPaid(): Promise<void> {
       if (body.settled === true) {
         clearTimeout(countdownTimer);
         showPaidAt(new Date());
-        document.title = `Paid · ${document.title}`;
-        showStatus('paid', 'The payment has arrived.');
+        document.title = getText('script.invoice.paidTitle', { title: document.title });
+        showStatus('paid', getText('script.invoice.paid'));
         return;
       }
       if (status === 'waiting' && countdownTimer === undefined) {
@@ -63,17 +64,19 @@ function showStatus(newStatus: 'paid' | 'expired', announcement: string): void {
 
 function showPaidAt(date: Date): void {
   paidAt.dateTime = date.toISOString();
-  paidAt.textContent = date.toLocaleString(undefined, { dateStyle: 'long', timeStyle: 'short' });
+  const { lang } = document.documentElement;
+  paidAt.textContent = date.toLocaleString(lang, { dateStyle: 'long', timeStyle: 'short' });
 }
 
 /** @param endMs according to the clock of this device */
 function showCountdown(endMs: number): void {
   const secondsLeft = Math.ceil((endMs - Date.now()) / 1_000);
   if (secondsLeft <= 0) {
-    showStatus('expired', 'The invoice has expired.');
+    showStatus('expired', getText('script.invoice.expired'));
     return;
   }
-  expiry.textContent = formatExpiry(secondsLeft);
+  const time = formatTimeLeft(secondsLeft, document.documentElement.lang);
+  expiry.textContent = getText('script.invoice.expiresIn', { time });
   countdownTimer = setTimeout(() => showCountdown(endMs), 1_000);
 }
 
@@ -96,7 +99,7 @@ function offerWebLn(): void {
       await webln.sendPayment(getElement('request', HTMLElement).textContent ?? '');
     } catch (error) {
       const reason = error instanceof Error ? error.message : '';
-      weblnProblem.textContent = `The browser’s wallet did not pay. ${reason}`;
+      weblnProblem.textContent = getText('script.invoice.webLnFailed', { reason });
       weblnProblem.hidden = false;
     } finally {
       weblnButton.disabled = false;

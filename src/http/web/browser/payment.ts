@@ -1,5 +1,6 @@
 import { getElement } from './common.ts';
 import { showFormProgress } from './form-progress.ts';
+import { formatNumber, getText } from './texts.ts';
 
 const comment = document.querySelector('textarea');
 
@@ -8,12 +9,12 @@ function showRemainingCharacters(field: HTMLTextAreaElement): void {
   const hint = getElement('comment-length', HTMLElement);
   const remaining = Number(hint.dataset['maxLength']) - [...field.value].length;
   const isTooLong = remaining < 0;
-  const count = Math.abs(remaining).toLocaleString();
-  hint.textContent = `${count} ${isTooLong ? 'too many' : 'left'}`;
+  const count = formatNumber(Math.abs(remaining));
+  hint.textContent = getText(isTooLong ? 'script.payment.tooMany' : 'script.payment.left', {
+    count,
+  });
   hint.classList.toggle('too-long', isTooLong);
-  field.setCustomValidity(
-    isTooLong ? `Shorten the comment. Its length is ${count} above the limit.` : '',
-  );
+  field.setCustomValidity(isTooLong ? getText('script.payment.shorten', { count }) : '');
 }
 
 showFormProgress(getElement('create-invoice', HTMLButtonElement));

@@ -12,7 +12,7 @@ const WALLETS = [
 
 export function CollectSection({ user }: { user: User }) {
   return (
-    <Section title="How to collect">
+    <Section id="how-to-collect" title="How to collect">
       <p>
         A wallet collects your payments from your mint, as ecash. Any wallet that supports npub.cash
         addresses (version 2) and lets you enter another server can do that. Collect soon: some

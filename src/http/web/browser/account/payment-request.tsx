@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks';
 import { validateAmount } from '../../amount.ts';
 import { buildPaymentQrText, CopyableText, QrCode } from '../../elements.ts';
+import { t } from '../translator.ts';
 import { Button, Problem } from './elements.tsx';
 
 /** All bitcoins. The payment page knows the limits of the mint and of comments. */
@@ -20,7 +21,7 @@ export function PaymentRequest({ pageUrl }: { pageUrl: string }) {
       <summary>Request an amount</summary>
       <div class="columns">
         <form noValidate onSubmit={(event) => event.preventDefault()}>
-          <label for="request-amount">Amount in sats</label>
+          <label for="request-amount">{t('pay.amount')}</label>
           <input
             id="request-amount"
             inputMode="numeric"
@@ -31,9 +32,9 @@ export function PaymentRequest({ pageUrl }: { pageUrl: string }) {
             onInput={({ currentTarget }) => setAmount(currentTarget.value)}
           />
           <div id="request-problem">
-            <Problem text={amountProblem} />
+            <Problem text={amountProblem && t(amountProblem.key, amountProblem.values)} />
           </div>
-          <label for="request-comment">Comment (optional)</label>
+          <label for="request-comment">{t('pay.comment')}</label>
           <textarea
             id="request-comment"
             rows={2}

@@ -54,7 +54,7 @@ function WaitingSection({ page, problem }: PaymentsProps) {
         </>
       )}
       <p>
-        <a class={waiting?.payments ? 'button' : 'button secondary'} href="#section-how-to-collect">
+        <a class={waiting?.payments ? 'button' : 'button secondary'} href="#how-to-collect">
           How to collect
         </a>
       </p>

@@ -1,0 +1,66 @@
+import { negotiate } from '@fastify/accept-negotiator';
+import type { FastifyRequest } from 'fastify';
+import { removeSecretKeys } from './secret-key.ts';
+import german from './texts/de.json' with { type: 'json' };
+import english from './texts/en.json' with { type: 'json' };
+import spanish from './texts/es.json' with { type: 'json' };
+import french from './texts/fr.json' with { type: 'json' };
+import japanese from './texts/ja.json' with { type: 'json' };
+import portuguese from './texts/pt.json' with { type: 'json' };
+import { createTranslator, type Texts, type Translator } from './translation.ts';
+
+/** The language of a page. */
+export interface PageLanguage extends Translator {
+  /** Returns the URL of another page in the same language. */
+  link: (path: string) => string;
+  /** The same page in each language. */
+  choices: { code: string; name: string; href: string }[];
+  texts: Readonly<Texts>;
+}
+
+/** By BCP 47 code. */
+const LANGUAGES = {
+  en: prepareLanguage('en', english),
+  de: prepareLanguage('de', german),
+  es: prepareLanguage('es', spanish),
+  fr: prepareLanguage('fr', french),
+  ja: prepareLanguage('ja', japanese),
+  pt: prepareLanguage('pt', portuguese),
+};
+
+const CODES = Object.keys(LANGUAGES) as (keyof typeof LANGUAGES)[];
+
+function prepareLanguage(code: string, texts: Texts) {
+  const name = new Intl.DisplayNames(code, { type: 'language' }).of(code) ?? code;
+  return { ...createTranslator(code, texts), name, texts };
+}
+
+/** Chooses the language by the parameter `lang`, which the links of the page keep, or else by the browser's settings. */
+export function choosePageLanguage({ url, headers }: FastifyRequest): PageLanguage {
+  const query = removeSecretKeys(url.split('?')[1] ?? '');
+  const parameter = new URLSearchParams(query).get('lang');
+  const chosen = CODES.find((code) => code === parameter);
+  const code = chosen ?? negotiateLanguage(headers['accept-language']);
+  return {
+    ...LANGUAGES[code],
+    link: (path) => (chosen === undefined ? path : setLanguage(path, chosen)),
+    choices: CODES.map((choice) => ({
+      code: choice,
+      name: LANGUAGES[choice].name,
+      href: setLanguage(`?${query}`, choice),
+    })),
+  };
+}
+
+/** Ignores regions, as in `de-AT`. Returns English if the browser prefers no language of the pages. */
+function negotiateLanguage(header = '') {
+  return negotiate(header.toLowerCase().replaceAll(/-\w+/g, ''), CODES) ?? 'en';
+}
+
+/** Sets the parameter `lang` of a path. */
+function setLanguage(pathAndQuery: string, code: string): string {
+  const [path = '', query] = pathAndQuery.split('?');
+  const parameters = new URLSearchParams(query);
+  parameters.set('lang', code);
+  return `${path}?${parameters}`;
+}
