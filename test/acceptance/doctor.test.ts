@@ -127,9 +127,9 @@ describe('nutpost doctor while the service runs', () => {
     expect(await findIssues(envWithLimitedMint)).toContain('problem mint.locking');
     await user.send('PATCH', '/api/v2/user/lock', { lockQuotes: false });
     for (const url of [UNUSED_ORIGIN, `${service.url}/nowhere`]) {
-      expect(await findIssues({ ...env, DEFAULT_MINT_URL: url })).toContain(
-        'problem mint.reachable',
-      );
+      for (const setting of ['DEFAULT_MINT_URL', 'SITE_MINTS']) {
+        expect(await findIssues({ ...env, [setting]: url })).toContain('problem mint.reachable');
+      }
     }
   });
 

@@ -14,7 +14,8 @@ export async function checkMints(
   client: MintClient,
   lockingUserCount: number,
 ): Promise<Finding[]> {
-  const checks = mintPolicy.operatorMints.map((url) =>
+  const mintUrls = new Set([...mintPolicy.operatorMints, ...(config.web?.mints ?? [])]);
+  const checks = [...mintUrls].map((url) =>
     Array.fromAsync(checkMint(url, config, client, lockingUserCount)),
   );
   return (await Promise.all(checks)).flat();
