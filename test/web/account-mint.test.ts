@@ -106,7 +106,7 @@ it('says what is wrong with a mint, and keeps the current one', async () => {
 });
 
 it('locks quotes if the mint can do that', async () => {
-  const { wallet, content, dialog, chooseMint } = await openMintSection();
+  const { wallet, content, dialog, checkMint, chooseMint } = await openMintSection();
   const lock = content.getByRole('checkbox', { name: 'Lock payments' });
   await lock.click();
   await content.getByText('New payments are locked').waitFor();
@@ -115,6 +115,10 @@ it('locks quotes if the mint can do that', async () => {
   const simpleMint = await startTestMint({ supportsLocking: false });
   await chooseMint(simpleMint.url);
   await dialog.getByRole('alert').filter({ hasText: 'This mint cannot lock payments' }).waitFor();
+  await dialog.getByRole('button', { name: 'Cancel' }).click();
+  await checkMint(environment.mint.url);
+  await dialog.getByText('Test mint').waitFor();
+  expect(await dialog.getByRole('alert').count()).toBe(0);
   await dialog.getByRole('button', { name: 'Cancel' }).click();
 
   await lock.click();

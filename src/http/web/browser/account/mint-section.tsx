@@ -87,13 +87,16 @@ function MintForm(session: MintSectionProps) {
   const { api, user, mints } = session;
   const [url, setUrl] = useState('');
   const [preview, setPreview] = useState<Mint | null>(null);
-  const lookUp = useAction(async (text: string) => setPreview(await fetchPreview(api, text)));
-  const choose = useAction(async ({ url: mint_url }: Mint) => {
-    await patch(session, '/api/v2/user/mint', { mint_url });
+  const [savedMintUrl, setSavedMintUrl] = useState<string | null>(null);
+  const lookUp = useAction(async (text: string) => {
+    setSavedMintUrl(null);
+    setPreview(await fetchPreview(api, text));
+  });
+  const finish = (mint: Mint) => {
     setPreview(null);
     setUrl('');
-    return `Saved. Future payments go to ${mint_url}.`;
-  });
+    setSavedMintUrl(mint.url);
+  };
   const recommendedMints = mints.filter((mint) => mint !== user.mintUrl);
   return (
     <>
@@ -118,33 +121,46 @@ function MintForm(session: MintSectionProps) {
           <p>The operator of this server recommends:</p>
           <p class="row">
             {recommendedMints.map((mint) => (
-              <Button key={mint} onClick={() => void lookUp.run(mint)}>
-                <span class="breakable">{mint.replace(/^https?:\/\//, '')}</span>
+              <Button key={mint} class="secondary breakable" onClick={() => void lookUp.run(mint)}>
+                {mint.replace(/^https?:\/\//, '')}
               </Button>
             ))}
           </p>
         </>
       )}
       {preview !== null && (
-        <Dialog label="Use this mint for future payments?" onCancel={() => setPreview(null)}>
-          <h3>Use this mint for future payments?</h3>
-          <MintTitle {...preview} />
-          <MintFacts {...preview} />
-          <Problem text={choose.problem} />
-          <p class="row">
-            <button
-              type="button"
-              aria-disabled={choose.isRunning}
-              onClick={() => void choose.run(preview)}
-            >
-              {choose.isRunning ? 'Saving…' : 'Use this mint'}
-            </button>
-            <Button onClick={() => setPreview(null)}>Cancel</Button>
-          </p>
-        </Dialog>
+        <MintChoice
+          {...session}
+          mint={preview}
+          onSaved={() => finish(preview)}
+          onCancel={() => setPreview(null)}
+        />
       )}
-      <Status text={choose.success} />
+      <Status text={savedMintUrl && `Saved. Future payments go to ${savedMintUrl}.`} />
     </>
+  );
+}
+
+type MintChoiceProps = Session & { mint: Mint; onSaved: () => void; onCancel: () => void };
+
+function MintChoice({ mint, onSaved, onCancel, ...session }: MintChoiceProps) {
+  const { isRunning, problem, run } = useAction(async () => {
+    await patch(session, '/api/v2/user/mint', { mint_url: mint.url });
+    onSaved();
+  });
+  return (
+    <Dialog label="Use this mint for future payments?" onCancel={onCancel}>
+      <h3>Use this mint for future payments?</h3>
+      <MintTitle {...mint} />
+      <MintFacts {...mint} />
+      <Problem text={problem} />
+      <p class="row">
+        <button type="button" aria-disabled={isRunning} onClick={() => void run()}>
+          {isRunning ? 'Saving…' : 'Use this mint'}
+        </button>
+        <Button onClick={onCancel}>Cancel</Button>
+      </p>
+    </Dialog>
   );
 }
 

@@ -162,7 +162,7 @@ function PaymentItem({ payment, isNew }: { payment: Payment; isNew: boolean }) {
             {isNew && <span class="badge good">new</span>}
             <span class={state === 'PAID' ? 'badge todo' : 'badge'}>{STATE_TEXTS[state]}</span>
             {tag !== undefined && <span class="badge breakable">+{tag}</span>}
-            <Time seconds={paidAt} style="short" />
+            <Time seconds={paidAt} />
           </span>
           {comment !== '' && (
             <span class="comment breakable" dir="auto">
@@ -180,12 +180,9 @@ function PaymentItem({ payment, isNew }: { payment: Payment; isNew: boolean }) {
             {state === 'PAID' && (
               <>
                 {payment.locked && ' Only a wallet that signs with your Nostr key can do that.'}{' '}
-                Some mints refuse after <Time seconds={payment.expiresAt} style="short" />.
+                Some mints refuse after <Time seconds={payment.expiresAt} />.
               </>
             )}
-          </Fact>
-          <Fact title="Received">
-            <Time seconds={paidAt} style="medium" />
           </Fact>
           {comment !== '' && (
             <Fact title="Comment">
@@ -211,11 +208,11 @@ function Fact({ title, children }: { title: string; children: ComponentChildren 
   );
 }
 
-function Time({ seconds, style }: { seconds: number; style: 'short' | 'medium' }) {
+function Time({ seconds }: { seconds: number }) {
   const time = new Date(seconds * 1_000);
   return (
     <time dir="auto" dateTime={time.toISOString()}>
-      {time.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: style })}
+      {time.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' })}
     </time>
   );
 }
