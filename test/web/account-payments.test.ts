@@ -159,8 +159,8 @@ it('pages through many payments, and exports all of them', async () => {
   const seenAmounts: number[] = [];
   for (let start = 1; start <= 51; start += 10) {
     await content.getByText(`${start}–${start + 9} of 60`).waitFor();
-    const values = content.getByRole('listitem').locator('data');
-    seenAmounts.push(...(await values.allTextContents()).map(Number));
+    const values = content.getByRole('listitem').locator('strong');
+    seenAmounts.push(...(await values.allTextContents()).map((text) => Number.parseInt(text, 10)));
     if (start < 51) {
       await content.getByRole('button', { name: 'Older' }).click();
     }
