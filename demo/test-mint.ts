@@ -20,9 +20,9 @@ import { TestMintWebSocketServer } from './test-mint/websocket-server.ts';
 const HOST = '127.0.0.1';
 
 /**
- * A Cashu mint for tests, benchmarks and the demo. It signs and verifies like a real mint (NUT-00 to 04, 06,
- * 07, 09, 12, 17, 20, 23, 29), so an unmodified wallet can mint, swap and restore. It does not use Lightning: an
- * invoice is paid by calling `pay`. All state is in memory.
+ * A Cashu mint for tests, benchmarks and the demo. It signs and verifies like a real mint (NUT-00 to 09, 12, 17, 20,
+ * 23, 29), so an unmodified wallet can mint, swap, melt and restore. It does not use Lightning: an invoice is paid by
+ * calling `pay`, or by a melt. All state is in memory.
  */
 export class TestMint {
   /** Without a trailing slash. */
@@ -111,7 +111,7 @@ export class TestMint {
    * at an exact point. After the release, the mint handles the request even if its client has disconnected.
    */
   holdNext(route: Route, point: Exclude<HoldPoint, 'during'>): Hold;
-  holdNext(route: 'POST /v1/swap', point: 'during'): Hold;
+  holdNext(route: 'POST /v1/swap' | 'POST /v1/melt/bolt11', point: 'during'): Hold;
   holdNext(route: Route, point: HoldPoint): Hold {
     return this.#state.holds.add(route, point);
   }

@@ -2,7 +2,7 @@ import type { Route } from './routes.ts';
 
 /**
  * When to hold a request: before the mint handles it, or after that but before the mint sends the response.
- * `during` is only for swaps, and holds a swap while its inputs are PENDING.
+ * `during` is only for swaps and melts, and holds one while its inputs are PENDING.
  */
 export type HoldPoint = 'before' | 'during' | 'after';
 

@@ -31,6 +31,14 @@ async function handleRequest(
   response: ServerResponse,
 ): Promise<void> {
   const { switches, chaos, holds, closeController } = state;
+  if (switches.allowsWebPages) {
+    response.setHeader('access-control-allow-origin', '*');
+    response.setHeader('access-control-allow-headers', 'content-type');
+  }
+  if (request.method === 'OPTIONS') {
+    response.writeHead(204).end();
+    return;
+  }
   const { route, id } = findRoute(request);
   if (route === undefined) {
     send(response, notFound().toHttpResponse(switches.style));

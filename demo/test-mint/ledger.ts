@@ -22,7 +22,7 @@ export const PROOF_SCHEMA = z.object({
 });
 
 export type BlindedMessage = z.infer<typeof BLINDED_MESSAGE_SCHEMA>;
-type Proof = z.infer<typeof PROOF_SCHEMA>;
+export type Proof = z.infer<typeof PROOF_SCHEMA>;
 type BlindSignature = ReturnType<typeof createSignature>;
 
 /** The mint's signatures, and its spent and pending proofs. */
@@ -78,6 +78,35 @@ export class TestMintLedger {
       this.#spentYs = this.#spentYs.union(new Set(ys));
       return outputs.map((output) => this.#signOne(output));
     };
+  }
+
+  /** Begins a melt (NUT-05): its inputs are PENDING until it is completed or cancelled. */
+  beginMelt(inputs: readonly Proof[], requiredSat: number) {
+    const ys = this.#verifyInputs(inputs);
+    this.#assertUnspent(ys);
+    if (ys.some((y) => this.#pendingPoints.has(y))) {
+      throw new MintRejection(11002, 'proofs are pending');
+    }
+    const amountSat = sumAmounts(inputs) - this.keysets.calculateFeeSat(inputs);
+    if (amountSat < requiredSat) {
+      throw new MintRejection(11005, 'Transaction is not balanced');
+    }
+    const points = new Set(ys);
+    this.#pendingPoints = this.#pendingPoints.union(points);
+    const cancel = () => {
+      this.#pendingPoints = this.#pendingPoints.difference(points);
+    };
+    /** Spends the inputs. @returns signatures of as many blank outputs as the change needs (NUT-08) */
+    const complete = (costSat: number, blanks: readonly BlindedMessage[]) => {
+      cancel();
+      this.#spentYs = this.#spentYs.union(points);
+      const bits = [...(amountSat - costSat).toString(2)].toReversed();
+      const amounts = bits.flatMap((bit, index) => (bit === '1' ? [2 ** index] : []));
+      return blanks
+        .slice(0, amounts.length)
+        .map((blank, index) => this.#signOne({ ...blank, amount: amounts[index] ?? 0 }));
+    };
+    return { cancel, complete };
   }
 
   /** Returns the state of a proof as in `POST /v1/checkstate` (NUT-07). @param y in hex */

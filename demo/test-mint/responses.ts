@@ -55,7 +55,9 @@ export function infoResponse(switches: TestMintSwitches, nowMs: number) {
     time: Math.floor(nowMs / 1000),
     nuts: {
       4: { methods: [bolt11Method(switches)], disabled: switches.isMintingDisabled },
+      5: { methods: [{ method: 'bolt11', unit: 'sat' }], disabled: false },
       7: { supported: true },
+      8: { supported: true },
       ...(supportsRestore && { 9: { supported: true } }),
       12: { supported: true },
       ...(hasWebSocket && {

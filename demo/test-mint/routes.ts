@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { issueSignatures } from './issuing.ts';
 import { BLINDED_MESSAGE_SCHEMA, PROOF_SCHEMA } from './ledger.ts';
+import { createMeltQuote, getMeltQuote, melt } from './melting.ts';
 import { MintRejection, notFound } from './mint-rejection.ts';
 import { QUOTE_REQUEST_SCHEMA } from './quotes.ts';
 import { infoResponse, quoteResponse } from './responses.ts';
@@ -19,6 +20,9 @@ export const ROUTES = [
   'GET /v1/mint/quote/bolt11/:id',
   'POST /v1/mint/quote/bolt11/check',
   'POST /v1/mint/bolt11',
+  'POST /v1/melt/quote/bolt11',
+  'GET /v1/melt/quote/bolt11/:id',
+  'POST /v1/melt/bolt11',
 ] as const;
 
 export type Route = (typeof ROUTES)[number];
@@ -36,6 +40,12 @@ const SWAP_SCHEMA = z.object({
 const CHECK_STATE_SCHEMA = z.object({ Ys: z.array(z.string()) });
 const RESTORE_SCHEMA = z.object({ outputs: z.array(BLINDED_MESSAGE_SCHEMA) });
 const CHECK_QUOTES_SCHEMA = z.object({ quotes: z.array(z.string()) });
+const MELT_QUOTE_SCHEMA = z.object({ request: z.string(), unit: z.literal('sat') });
+const MELT_SCHEMA = z.object({
+  quote: z.string(),
+  inputs: z.array(PROOF_SCHEMA),
+  outputs: z.array(BLINDED_MESSAGE_SCHEMA).default([]),
+});
 const MINT_SCHEMA = z.object({
   quote: z.string(),
   outputs: z.array(BLINDED_MESSAGE_SCHEMA),
@@ -79,6 +89,14 @@ export const ROUTE_HANDLERS: Record<Route, RouteHandler> = {
   'POST /v1/mint/bolt11': async (state, _id, body) => {
     const { quote, outputs, signature } = parseBody(MINT_SCHEMA, body);
     return { signatures: await issueSignatures(state, quote, outputs, signature ?? null) };
+  },
+
+  'POST /v1/melt/quote/bolt11': (state, _id, body) =>
+    createMeltQuote(state, parseBody(MELT_QUOTE_SCHEMA, body).request),
+  'GET /v1/melt/quote/bolt11/:id': getMeltQuote,
+  'POST /v1/melt/bolt11': (state, _id, body) => {
+    const { quote, inputs, outputs } = parseBody(MELT_SCHEMA, body);
+    return melt(state, quote, inputs, outputs);
   },
 };
 

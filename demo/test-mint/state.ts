@@ -4,6 +4,7 @@ import { Chaos } from './chaos.ts';
 import { Holds } from './holds.ts';
 import { TestMintKeysets } from './keysets.ts';
 import { TestMintLedger } from './ledger.ts';
+import type { MeltQuotes } from './melting.ts';
 import type { MintRejection } from './mint-rejection.ts';
 import { TestMintQuotes } from './quotes.ts';
 import { RateLimiter } from './rate-limiter.ts';
@@ -40,6 +41,7 @@ export function createState(
     closeController,
     quotes: new TestMintQuotes(switches, now),
     ledger: new TestMintLedger(new TestMintKeysets(inputFeePpk, now), switches),
+    meltQuotes: new Map() as MeltQuotes,
     rateLimiter: new RateLimiter(switches, now),
     chaos: new Chaos(switches, seed),
     holds: new Holds(closeController.signal),

@@ -56,6 +56,12 @@ export interface TestMintSwitches {
   /** NUT-04 `disabled`: the mint creates no new quotes. */
   isMintingDisabled: boolean;
 
+  /** Lightning payments of melts fail. */
+  doPaymentsFail: boolean;
+
+  /** False: responses have no CORS headers, so web pages cannot read them. */
+  allowsWebPages: boolean;
+
   quoteIdStyle: 'uuidv7' | 'base64url';
   expirySeconds: number;
   /** Responses after the creation have `expiry: null` and `pubkey: ""`, as in Nutshell. */
@@ -101,6 +107,8 @@ export const DEFAULT_TEST_MINT_SWITCHES: Readonly<TestMintSwitches> = Object.fre
   minAmountSat: null,
   maxAmountSat: null,
   isMintingDisabled: false,
+  doPaymentsFail: false,
+  allowsWebPages: true,
   quoteIdStyle: 'uuidv7',
   expirySeconds: 3600,
   omitsExpiryAndPubkeyAfterCreation: false,
