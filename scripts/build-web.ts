@@ -11,7 +11,14 @@ import { build } from 'esbuild';
 const SOURCE = fileURLToPath(new URL('../src/http/web/browser/', import.meta.url));
 const TARGET = fileURLToPath(new URL('../dist/web/', import.meta.url));
 
-const ENTRY_POINTS = ['style.css', 'common.ts', 'payment.ts', 'invoice.ts', 'account/account.tsx'];
+const ENTRY_POINTS = [
+  'style.css',
+  'common.ts',
+  'payment.ts',
+  'invoice.ts',
+  'account/account.tsx',
+  'collect/collect.tsx',
+];
 
 /** Returns the bundled files by name. Each script is one file, without imports (ADR 38). */
 export async function bundleBrowserFiles(): Promise<Map<string, Uint8Array>> {

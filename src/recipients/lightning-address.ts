@@ -93,7 +93,7 @@ export const BUILT_IN_RESERVED_USERNAMES: readonly string[] = [
   'help helpdesk contact feedback press media legal privacy terms dmca copyright compliance trust',
   'safety noreply donotreply mailerdaemon mail email mailer bounce bounces smtp imap pop3',
   'billing invoice invoices payment payments pay payout payouts refund refunds finance accounting',
-  'accounts account donate donation donations checkout escrow bank exchange swap faucet cashier',
+  'accounts account collect donate donation donations checkout escrow bank exchange swap faucet cashier',
   'nutpost wallet wallets mint mints treasury reserve lightning bitcoin btc sat sats lnurl lnurlp',
   'lnurlw lnd cln bolt11 bolt12 cashu ecash token tokens nostr nip05 npub nsec relay relays zap zaps',
   'zapper nutzap nutzaps login logout signin signup register password verify settings auth oauth',

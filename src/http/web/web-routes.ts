@@ -3,6 +3,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { html } from 'htm/preact';
 import { LRUCache } from 'lru-cache';
+import type { ComponentChildren } from 'preact';
 import { z } from 'zod';
 import { RequestError } from '../../errors.ts';
 import type { Logger } from '../../log.ts';
@@ -141,6 +142,10 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
 
   app.get('/account', { config }, async (_request, reply) =>
     sendPage(reply, web, (language) => accountPage(language, web, context)),
+  );
+
+  app.get('/collect', { config }, async (_request, reply) =>
+    sendPage(reply, web, () => collectPage(context)),
   );
 
   const sendPaymentPage = (
@@ -318,19 +323,42 @@ function accountPage(
         data-mints=${mints.join(' ')}
       >
         <div class="row spread"><h1>Your account</h1></div>
-        <p class="loading">Loading…</p>
-        <p class="problem late" role="alert">
-          This page has not started. Check your internet connection, allow scripts for this site, and
-          reload the page.
-        </p>
-        <noscript>
-          <p class="problem">
-            Signing in with your Nostr key needs JavaScript. Payment pages work without it.
-          </p>
-        </noscript>
+        <${StartNotices}>
+          Signing in with your Nostr key needs JavaScript. Payment pages work without it.
+        <//>
       </div>
     `,
   };
+}
+
+function collectPage({ allowPrivateNetworks }: HttpContext): Page {
+  return {
+    title: 'Collect',
+    script: 'collect',
+    scriptTexts: ['amount.'],
+    // Any mint, because users choose theirs, and the hosts of Lightning addresses.
+    connectSources: allowPrivateNetworks ? 'https: http:' : 'https:',
+    content: html`
+      <div id="collect">
+        <h1>Collect</h1>
+        <${StartNotices}>
+          Collecting here needs JavaScript. You can also collect with a wallet app.
+        <//>
+      </div>
+    `,
+  };
+}
+
+/** What is shown until the script of a page has started. */
+function StartNotices({ children }: { children: ComponentChildren }) {
+  return html`
+    <p class="loading">Loading…</p>
+    <p class="problem late" role="alert">
+      This page has not started. Check your internet connection, allow scripts for this site, and
+      reload the page.
+    </p>
+    <noscript><p class="problem">${children}</p></noscript>
+  `;
 }
 
 type ResolvedPayee = Payee & ResolvedAddress & { host: string };

@@ -23,6 +23,12 @@ export interface OpenPageOptions extends BrowserContextOptions {
   /** Statuses of failed requests that the test expects; 0 if the browser is offline. */
   expectedStatuses?: readonly number[];
   relays?: readonly string[];
+  /** Origins of mints to which the page may send requests. */
+  mints?: readonly string[];
+  /** Errors on the console that the test expects. */
+  expectedErrors?: RegExp;
+  /** The browser context of a page that was opened before, with what it has stored. */
+  context?: BrowserContext;
   prepare?: (page: Page) => Promise<unknown>;
 }
 
@@ -64,20 +70,30 @@ export function useBrowser(): TestBrowser {
 
   return {
     problems,
-    openPage: async (url, { expectedStatuses = [], relays = [], prepare, ...options } = {}) => {
+    openPage: async (url, openOptions = {}) => {
+      const {
+        expectedStatuses = [],
+        relays = [],
+        mints = [],
+        expectedErrors,
+        ...others
+      } = openOptions;
+      const { prepare, context: oldContext, ...options } = others;
       const { origin } = new URL(url);
-      const context = await browser.newContext({ locale: 'en-GB', ...options });
-      contexts.push(context);
-      // Less than vitest's timeout, so that a failing test names what it waited for.
-      context.setDefaultTimeout(20_000);
-      await context.addInitScript(INIT_SCRIPT);
-      await context.route(
-        (requestUrl) => requestUrl.origin !== origin,
-        (route) => route.abort(),
-      );
+      const context = oldContext ?? (await browser.newContext({ locale: 'en-GB', ...options }));
+      if (!contexts.includes(context)) {
+        contexts.push(context);
+        // Less than vitest's timeout, so that a failing test names what it waited for.
+        context.setDefaultTimeout(20_000);
+        await context.addInitScript(INIT_SCRIPT);
+        await context.route(
+          (requestUrl) => ![origin, ...mints].includes(requestUrl.origin),
+          (route) => route.abort(),
+        );
+      }
       const page = await context.newPage();
-      const allowedOrigins = [origin, origin.replace('http', 'ws'), ...relays];
-      watchPage(page, { allowedOrigins, expectedStatuses, problems });
+      const allowedOrigins = [origin, origin.replace('http', 'ws'), ...relays, ...mints];
+      watchPage(page, { allowedOrigins, expectedStatuses, expectedErrors, problems });
       await prepare?.(page);
       await page.goto(url);
       return page;
@@ -88,10 +104,12 @@ export function useBrowser(): TestBrowser {
 interface PageRules {
   allowedOrigins: readonly string[];
   expectedStatuses: readonly number[];
+  expectedErrors: RegExp | undefined;
   problems: string[];
 }
 
-function watchPage(page: Page, { allowedOrigins, expectedStatuses, problems }: PageRules): void {
+function watchPage(page: Page, rules: PageRules): void {
+  const { allowedOrigins, expectedStatuses, expectedErrors, problems } = rules;
   const checkOrigin = (url: string) => {
     const { protocol, origin } = new URL(url);
     const isLocal = protocol === 'data:' || protocol === 'blob:' || protocol === 'about:';
@@ -121,7 +139,9 @@ function watchPage(page: Page, { allowedOrigins, expectedStatuses, problems }: P
   });
   page.on('console', (message) => {
     const failure = FAILED_RESPONSE.exec(message.text());
-    const isExpected = failure !== null && expectedStatuses.includes(Number(failure[1] ?? 0));
+    const isExpected =
+      (failure !== null && expectedStatuses.includes(Number(failure[1] ?? 0))) ||
+      expectedErrors?.test(message.text());
     if (message.type() === 'error' && !isExpected) {
       problems.push(`error on the console: ${message.text()} (${message.location().url})`);
     }

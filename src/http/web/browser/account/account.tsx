@@ -1,23 +1,18 @@
 import { type ComponentChildren, render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { getElement } from '../common.ts';
+import { sumEcash } from '../collect/holdings.ts';
+import { getElement, showDialog } from '../common.ts';
 import { AddressesSection } from './addresses-section.tsx';
 import { ApiClient, type User } from './api-client.ts';
 import { CollectSection } from './collect-section.tsx';
 import { Button, Problem, useFocusOnChange, useLoaded } from './elements.tsx';
 import { MintSection } from './mint-section.tsx';
 import { PaymentsSections } from './payments-section.tsx';
-import { readSession } from './saved-session.ts';
+import { type AccountSession, fetchUser, restoreSession } from './restore-session.ts';
 import { SignIn } from './sign-in.tsx';
-import { type Signer, SignerError } from './signer.ts';
-import { announceSignOut, announceUser, followTabs, requestSession } from './tabs.ts';
+import type { Signer } from './signer.ts';
+import { announceSignOut, announceUser, followTabs } from './tabs.ts';
 import { UsernameSection } from './username-section.tsx';
-
-interface AccountSession {
-  signer: Signer;
-  api: ApiClient;
-  user: User;
-}
 
 interface PageProps {
   /** The default relay for remote signers. */
@@ -45,35 +40,6 @@ function Page(props: PageProps) {
       <Problem text={problem} onRetry={reload} />
     </Account>
   );
-}
-
-/** Continues the session of this tab, or that of another one. */
-async function restoreSession(): Promise<{ session: AccountSession | null }> {
-  const savedSession = readSession() ?? (await requestSession());
-  if (savedSession === null) {
-    return { session: null };
-  }
-  const controller = new AbortController();
-  const signer: Signer = {
-    signEvent: () =>
-      Promise.reject(new SignerError('Your session has ended. Sign out, then sign in again.')),
-    close: () => controller.abort(),
-  };
-  try {
-    const api = new ApiClient(signer, controller.signal, savedSession);
-    return { session: { signer, api, user: await fetchUser(api) } };
-  } catch (error) {
-    if (!(error instanceof SignerError)) {
-      throw error;
-    }
-    signer.close();
-    return { session: null };
-  }
-}
-
-async function fetchUser(api: ApiClient): Promise<User> {
-  const { data } = await api.request<{ user: User }>('/api/v2/user/info');
-  return data.user;
 }
 
 interface AccountProps extends PageProps {
@@ -110,6 +76,16 @@ function Account({ restoredSession, signerRelay, graceDays, mints, children }: A
     }
     closeSession();
   };
+  const warnAndSignOut = async () => {
+    const amountSat = await sumEcash(session?.user.pubkey ?? '').catch(() => 0);
+    return amountSat === 0 ? signOut() : warnOfEcash(amountSat, signOut);
+  };
+  useEffect(() => {
+    // The user came from there to sign in.
+    if (session !== null && location.hash === '#collect') {
+      location.replace('/collect');
+    }
+  }, [session]);
   useEffect(
     () => (session === null ? undefined : followTabs(session.user, showUser, closeSession)),
     [session],
@@ -120,7 +96,7 @@ function Account({ restoredSession, signerRelay, graceDays, mints, children }: A
         <h1 ref={heading} tabIndex={-1}>
           Your account
         </h1>
-        {session !== null && <Button onClick={signOut}>Sign out</Button>}
+        {session !== null && <Button onClick={() => void warnAndSignOut()}>Sign out</Button>}
       </div>
       {session === null ? (
         <>
@@ -139,6 +115,25 @@ function Account({ restoredSession, signerRelay, graceDays, mints, children }: A
       )}
     </>
   );
+}
+
+function warnOfEcash(amountSat: number, signOut: () => void): void {
+  const text =
+    `Ecash worth ${amountSat.toLocaleString()} sats is only in this browser. It appears again when you sign in with the ` +
+    'same key. Somebody else who uses this browser could take it. Better take it into your wallet first.';
+  const collect = Object.assign(document.createElement('a'), {
+    href: '/collect',
+    textContent: 'Show it',
+  });
+  collect.className = 'button';
+  const [leave, stay] = ['Sign out', 'Cancel'].map((label) => {
+    const button = document.createElement('button');
+    button.className = 'secondary';
+    button.textContent = label;
+    return button;
+  });
+  leave?.addEventListener('click', signOut);
+  showDialog(text, [collect, ...[leave, stay].filter((button) => button !== undefined)]);
 }
 
 const root = getElement('account', HTMLElement);

@@ -53,9 +53,12 @@ function WaitingSection({ page, problem }: PaymentsProps) {
           </p>
         </>
       )}
-      <p>
-        <a class={waiting?.payments ? 'button' : 'button secondary'} href="#how-to-collect">
-          How to collect
+      <p class="row">
+        <a class={waiting?.payments ? 'button' : 'button secondary'} href="/collect">
+          Collect
+        </a>
+        <a class="button secondary" href="#how-to-collect">
+          How to collect with a wallet
         </a>
       </p>
     </Section>

@@ -1,0 +1,85 @@
+import { MAX_LNURL_RESPONSE_LENGTH, MINT_TIMEOUT_MS } from './limits.ts';
+import { type MintWallet, NotEnoughError, type PaymentOffer } from './mint-wallet.ts';
+
+/** Asks what it costs to pay an invoice or a Lightning address. @param amountSat for an address; null: everything */
+export async function offerPayment(
+  mint: MintWallet,
+  destination: string,
+  amountSat: number | null,
+): Promise<PaymentOffer> {
+  const invoice = parseInvoice(destination);
+  if (invoice !== null) {
+    return await mint.quotePayment(invoice);
+  }
+  const sat = amountSat ?? (await mint.getMaxPaymentSat());
+  try {
+    return await quoteAddress(mint, destination, sat);
+  } catch (error) {
+    // The fee leaves less for the payment.
+    if (error instanceof NotEnoughError && amountSat === null && error.maxPaymentSat > 0) {
+      return await quoteAddress(mint, destination, error.maxPaymentSat);
+    }
+    throw error;
+  }
+}
+
+async function quoteAddress(mint: MintWallet, address: string, amountSat: number) {
+  const offer = await mint.quotePayment(await requestInvoice(address, amountSat));
+  if (offer.amountSat !== amountSat) {
+    throw new Error('The Lightning address returned an invoice over another amount.');
+  }
+  return offer;
+}
+
+/** Returns an invoice (BOLT 11) if the text is one, with or without `lightning:`; otherwise null. */
+function parseInvoice(text: string): string | null {
+  const invoice = text.toLowerCase().replace(/^lightning:(\/\/)?/, '');
+  return /^ln(bc|tb|bcrt|tbs)[0-9a-z]+$/.test(invoice) ? invoice : null;
+}
+
+/** Requests an invoice from a Lightning address (LUD-16, LUD-06). The caller checks its amount. */
+async function requestInvoice(address: string, amountSat: number): Promise<string> {
+  const [, name = '', host = ''] = /^([^@\s/?#]+)@([^@\s/?#]+)$/.exec(address.toLowerCase()) ?? [];
+  const scheme = host === location.host ? location.protocol : 'https:';
+  const offer = await fetchLnurl(
+    `${scheme}//${host}/.well-known/lnurlp/${encodeURIComponent(name)}`,
+  );
+  const { callback, minSendable, maxSendable } = offer;
+  const amountMsat = amountSat * 1_000;
+  if (offer['tag'] !== 'payRequest' || typeof callback !== 'string' || !URL.canParse(callback)) {
+    throw new Error('This is not a Lightning address.');
+  }
+  if (amountMsat < Number(minSendable) || amountMsat > Number(maxSendable)) {
+    const [min, max] = [minSendable, maxSendable].map((limit) => Number(limit) / 1_000);
+    throw new Error(
+      `This address accepts ${min?.toLocaleString()} to ${max?.toLocaleString()} sats.`,
+    );
+  }
+  const url = new URL(callback);
+  url.searchParams.set('amount', String(amountMsat));
+  const { pr } = await fetchLnurl(url.href);
+  const invoice = parseInvoice(String(pr));
+  if (invoice === null) {
+    throw new Error('The Lightning address returned no invoice.');
+  }
+  return invoice;
+}
+
+async function fetchLnurl(url: string): Promise<Record<string, unknown>> {
+  let body: Record<string, unknown>;
+  try {
+    const signal = AbortSignal.timeout(MINT_TIMEOUT_MS);
+    const response = await fetch(url, { credentials: 'omit', signal });
+    const text = await response.text();
+    body = text.length > MAX_LNURL_RESPONSE_LENGTH ? {} : JSON.parse(text);
+  } catch {
+    throw new Error(
+      'The Lightning address does not answer, or does not accept requests of web pages. Paste an invoice instead.',
+    );
+  }
+  if (body['status'] === 'ERROR') {
+    const reason = String(body['reason']).slice(0, 200);
+    throw new Error(`The Lightning address refused: ${reason}`);
+  }
+  return body;
+}

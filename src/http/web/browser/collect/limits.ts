@@ -1,0 +1,17 @@
+/** A mint may wait for its Lightning node. A page that waits longer looks broken. */
+export const MINT_TIMEOUT_MS = 15_000;
+
+/** More proofs are exchanged for fewer before they become a token, because a long token is hard to scan and to send. */
+export const MAX_TOKEN_PROOFS = 30;
+
+/** Mints refuse longer lists; both Nutshell and cdk accept 1,000. */
+export const MAX_EXCHANGED_PROOFS = 500;
+
+/** Characters of a token in one QR code. Phones have difficulties with denser codes on a screen. */
+export const MAX_STATIC_QR_LENGTH = 800;
+
+/** Bytes in each part of an animated QR code. The code stays coarse enough for old cameras. */
+export const QR_PART_BYTES = 150;
+
+/** A usual LNURL response has less than 4 KB. */
+export const MAX_LNURL_RESPONSE_LENGTH = 65_536;

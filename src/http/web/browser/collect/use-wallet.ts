@@ -1,0 +1,168 @@
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { ApiClient } from '../account/api-client.ts';
+import type { Payment } from '../account/payments.ts';
+import type { AccountSession } from '../account/restore-session.ts';
+import {
+  type Holding,
+  isSpendable,
+  isUnfinished,
+  listCollectedQuotes,
+  listHoldings,
+  toQuoteKey,
+  watchHoldings,
+} from './holdings.ts';
+import { describeMintProblem } from './mint-problem.ts';
+import { MintWallet } from './mint-wallet.ts';
+
+/** From `GET /api/v2/wallet/quotes`. */
+type Quote = Payment & { locked: boolean };
+
+const PAGE_SIZE = 50;
+
+/** Tokens and payments are looked up after this time, then after twice as long each time: some mints limit requests. */
+const FIRST_LOOK_MS = 5_000;
+const MAX_LOOK_MS = 300_000;
+
+export type WalletState = ReturnType<typeof useWallet>;
+
+/** What the user can collect, and the ecash that this browser keeps. */
+export function useWallet({ api, user: { pubkey } }: AccountSession) {
+  const [quotes, setQuotes] = useState<readonly Quote[]>([]);
+  const [stored, setStored] = useState({
+    holdings: [] as readonly Holding[],
+    collected: new Set<string>(),
+  });
+  /** Why an interrupted request could not be finished, by mint. */
+  const [problems, setProblems] = useState<Readonly<Record<string, string>>>({});
+  const wallets = useRef(new Map<string, MintWallet>());
+
+  const readStored = async () =>
+    setStored({
+      holdings: await listHoldings(pubkey),
+      collected: await listCollectedQuotes(),
+    });
+  const readQuotes = async () => setQuotes(await listWaitingQuotes(api));
+  useEffect(() => {
+    void readStored();
+    return watchHoldings(() => void readStored());
+  }, []);
+
+  /** Throws with a sentence for the user. */
+  const useMint = async <Result>(
+    mintUrl: string,
+    action: (wallet: MintWallet) => Promise<Result>,
+  ) => {
+    const wallet = wallets.current.get(mintUrl) ?? new MintWallet(pubkey, mintUrl);
+    wallets.current.set(mintUrl, wallet);
+    try {
+      return await action(wallet);
+    } catch (error) {
+      throw new Error(await describeMintProblem(error, mintUrl));
+    }
+  };
+
+  const { holdings, collected } = stored;
+  const waiting = quotes.filter(
+    ({ state, mintUrl, quoteId }) =>
+      state === 'PAID' && !collected.has(toQuoteKey(mintUrl, quoteId)),
+  );
+  const collectable = waiting.filter(({ locked }) => !locked);
+  const waitingKeys = new Set(collectable.map((quote) => toQuoteKey(quote.mintUrl, quote.quoteId)));
+  const unfinished = holdings.filter(
+    (holding) => isUnfinished(holding) && !waitingKeys.has(holding.id),
+  );
+  const tokens = holdings.filter((holding) => holding.isToken && !isUnfinished(holding));
+
+  const finish = async () => {
+    const found: Record<string, string> = {};
+    for (const mintUrl of listMints([...unfinished, ...tokens])) {
+      const ids = new Set(
+        unfinished.filter((each) => each.mintUrl === mintUrl).map(({ id }) => id),
+      );
+      await useMint(mintUrl, async (wallet) => {
+        await (ids.size > 0 ? wallet.resume(ids) : Promise.resolve());
+        await wallet.checkTokens();
+      }).catch((error: Error) => {
+        found[mintUrl] = error.message;
+      });
+    }
+    setProblems(found);
+  };
+  const latestFinish = useRef(finish);
+  latestFinish.current = finish;
+  const openIds = [...unfinished, ...tokens].map(({ id }) => id).join();
+  useEffect(() => {
+    if (openIds === '') {
+      return undefined;
+    }
+    let lookMs = FIRST_LOOK_MS;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const look = () => {
+      clearTimeout(timer);
+      timer = setTimeout(look, lookMs);
+      lookMs = Math.min(lookMs * 2, MAX_LOOK_MS);
+      if (!document.hidden) {
+        void latestFinish.current();
+      }
+    };
+    look();
+    document.addEventListener('visibilitychange', look);
+    return () => {
+      clearTimeout(timer);
+      document.removeEventListener('visibilitychange', look);
+    };
+  }, [openIds]);
+
+  const collect = async () => {
+    const results = await Promise.allSettled(
+      listMints(collectable).map((mintUrl) => {
+        const list = collectable.filter((quote) => quote.mintUrl === mintUrl);
+        return useMint(mintUrl, (wallet) => wallet.collect(list));
+      }),
+    );
+    await readStored();
+    const failures = results.filter((result) => result.status === 'rejected');
+    if (failures.length > 0) {
+      throw new Error(failures.map(({ reason }) => reason.message).join(' '));
+    }
+  };
+  return {
+    collectable,
+    locked: waiting.filter(({ locked }) => locked),
+    refused: holdings.filter(({ id, problem }) => problem !== undefined && waitingKeys.has(id)),
+    spendable: holdings.filter(isSpendable),
+    unfinished,
+    tokens,
+    problems,
+    readQuotes,
+    collect,
+    finish,
+    useMint,
+  };
+}
+
+export function listMints(items: readonly { mintUrl: string }[]): string[] {
+  return [...new Set(items.map(({ mintUrl }) => mintUrl))];
+}
+
+/** Reads the list until it contains all payments that wait. */
+async function listWaitingQuotes(api: ApiClient): Promise<Quote[]> {
+  const { data: summary } = await api.request<{ waiting: { payments: number } }>(
+    '/api/v2/wallet/summary',
+  );
+  /** A payment may be read twice, because new ones move it to a later page. */
+  const waiting = new Map<string, Quote>();
+  for (let offset = 0, total = 1; offset < total; offset += PAGE_SIZE) {
+    if (waiting.size >= summary.waiting.payments) {
+      break;
+    }
+    const { data, metadata } = await api.request<{ quotes: Quote[] }>(
+      `/api/v2/wallet/quotes?limit=${PAGE_SIZE}&offset=${offset}`,
+    );
+    for (const quote of data.quotes.filter(({ state }) => state !== 'ISSUED')) {
+      waiting.set(toQuoteKey(quote.mintUrl, quote.quoteId), quote);
+    }
+    total = metadata.total;
+  }
+  return [...waiting.values()];
+}
