@@ -57,12 +57,14 @@ function expectForm(html: string, { amount, comment = '', problem, field }: Expe
 }
 
 describe('every page', () => {
-  it.each(['/', '/account', '/nobody'])('%s is protected by headers', async (path) => {
+  it.each(['/', '/account', '/collect', '/nobody'])('%s is protected by headers', async (path) => {
     const { headers } = await open(path);
     const policy = headers.get('content-security-policy');
     expect(policy).toContain("default-src 'none'; script-src 'self'; style-src 'self'");
     expect(policy).toContain("frame-ancestors 'none'");
     expect(policy).not.toContain('unsafe');
+    // Mints and Lightning addresses can be at any host.
+    expect(/connect-src [^;]*https:/.test(policy ?? '')).toBe(path === '/collect');
     expect(headers.get('set-cookie')).toBeNull();
     expect(headers.get('referrer-policy')).toBe('no-referrer');
     expect(headers.get('x-content-type-options')).toBe('nosniff');

@@ -145,22 +145,28 @@ function MintBalance({ wallet, mintUrl }: WalletProps & { mintUrl: string }) {
   const [amount, setAmount] = useState('');
   const [destination, setDestination] = useState('');
   const [offer, setOffer] = useState<PaymentOffer | null>(null);
+  /** The outcome of the latest action. */
+  const [status, setStatus] = useState<string | null>(null);
   const id = `at-${mintUrl}`;
   const create = useAction(async () => {
-    await wallet.useMint(mintUrl, (mint) => mint.createToken(readAmount(amount)));
+    setStatus(null);
+    await wallet.withMint(mintUrl, (mint) => mint.createToken(readAmount(amount)));
     setAmount('');
-    return 'The token is in the list below.';
+    setStatus('The token was created. It is in the list below.');
   });
   const ask = useAction(async () => {
+    setStatus(null);
     const text = destination.trim();
-    setOffer(await wallet.useMint(mintUrl, (mint) => offerPayment(mint, text, readAmount(amount))));
+    setOffer(
+      await wallet.withMint(mintUrl, (mint) => offerPayment(mint, text, readAmount(amount))),
+    );
   });
   const pay = useAction(async (accepted: PaymentOffer) => {
     setOffer(null);
-    const feeSat = await wallet.useMint(mintUrl, (mint) => mint.pay(accepted));
+    const feeSat = await wallet.withMint(mintUrl, (mint) => mint.pay(accepted));
     setDestination('');
     setAmount('');
-    return `Paid ${formatSats(accepted.amountSat)}. The fee was ${formatSats(feeSat)}.`;
+    setStatus(`Paid ${formatSats(accepted.amountSat)}. The fee was ${formatSats(feeSat)}.`);
   });
   const held = wallet.spendable.filter((holding) => holding.mintUrl === mintUrl);
   return (
@@ -218,7 +224,7 @@ function MintBalance({ wallet, mintUrl }: WalletProps & { mintUrl: string }) {
           </p>
         </fieldset>
       )}
-      <Status text={create.success ?? pay.success} />
+      <Status text={status} />
     </>
   );
 }
@@ -255,7 +261,7 @@ function Unfinished({ wallet: { unfinished, problems, finish } }: WalletProps) {
 function TokenItem({ token, wallet }: WalletProps & { token: Holding }) {
   const [isOpen, setIsOpen] = useState(false);
   const text = encodeToken(token);
-  const takeBack = useAction(() => wallet.useMint(token.mintUrl, (mint) => mint.takeBack(token)));
+  const takeBack = useAction(() => wallet.withMint(token.mintUrl, (mint) => mint.takeBack(token)));
   return (
     <li class="token">
       <p class="row">

@@ -48,7 +48,7 @@ export function useWallet({ api, user: { pubkey } }: AccountSession) {
   }, []);
 
   /** Throws with a sentence for the user. */
-  const useMint = async <Result>(
+  const withMint = async <Result>(
     mintUrl: string,
     action: (wallet: MintWallet) => Promise<Result>,
   ) => {
@@ -79,7 +79,7 @@ export function useWallet({ api, user: { pubkey } }: AccountSession) {
       const ids = new Set(
         unfinished.filter((each) => each.mintUrl === mintUrl).map(({ id }) => id),
       );
-      await useMint(mintUrl, async (wallet) => {
+      await withMint(mintUrl, async (wallet) => {
         await (ids.size > 0 ? wallet.resume(ids) : Promise.resolve());
         await wallet.checkTokens();
       }).catch((error: Error) => {
@@ -117,7 +117,7 @@ export function useWallet({ api, user: { pubkey } }: AccountSession) {
     const results = await Promise.allSettled(
       listMints(collectable).map((mintUrl) => {
         const list = collectable.filter((quote) => quote.mintUrl === mintUrl);
-        return useMint(mintUrl, (wallet) => wallet.collect(list));
+        return withMint(mintUrl, (wallet) => wallet.collect(list));
       }),
     );
     await readStored();
@@ -137,7 +137,7 @@ export function useWallet({ api, user: { pubkey } }: AccountSession) {
     readQuotes,
     collect,
     finish,
-    useMint,
+    withMint,
   };
 }
 
