@@ -39,7 +39,14 @@ const SUITES: Readonly<Record<string, Suite>> = {
     start: async (stack) => ({ TEST_DATABASE_URL: await startPostgres(stack) }),
   },
   // nutshell-limits.test.ts mostly waits, so another file can run at the same time.
-  mints: { projects: ['mints'], install: installNutshell, maxWorkers: 2 },
+  mints: {
+    projects: ['mints'],
+    install: async () => {
+      await installNutshell();
+      await installChromium();
+    },
+    maxWorkers: 2,
+  },
   // The tests of `load` run alone, one file at a time.
   security: { projects: ['security', 'load'], install: installReverseProxies },
   // Each worker starts a browser, which uses as much of a core as its tests.

@@ -18,7 +18,7 @@ export async function startFaultInjectingMintProxy(
     const mintRequest = httpRequest(
       { hostname, port, path, method: request.method, headers: request.headers },
       (mintResponse) => {
-        if (shouldDropResponse(path)) {
+        if (request.method !== 'OPTIONS' && shouldDropResponse(path)) {
           mintResponse.resume().once('end', () => response.destroy());
           return;
         }

@@ -1,0 +1,56 @@
+import { expect, it, onTestFinished } from 'vitest';
+import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
+import { addNostrExtension, section } from '../helpers/web/pages.ts';
+import { useBrowser } from '../helpers/web/use-browser.ts';
+import { startNutshellDeployment, waitForUpdate } from './nutshell-deployment.ts';
+
+const browser = useBrowser();
+
+it('collects at Nutshell in the browser, although responses of the mint are lost', async () => {
+  const lost = new Set(['/v1/mint/bolt11', '/v1/swap', '/v1/melt/bolt11']);
+  const deployment = await startNutshellDeployment({
+    nutshellEnv: { FAKEWALLET_DELAY_INCOMING_PAYMENT: '1' },
+    // Only the first response of each route.
+    shouldDropResponse: (path) => lost.delete(path),
+  });
+  onTestFinished(() => deployment[Symbol.asyncDispose]());
+  const { mintUrl, service } = deployment;
+  const wallet = new RecipientClient(service.publicOrigin);
+  const requestInvoice = async (amountSat: number) => {
+    const path = `/.well-known/lnurlp/${wallet.npub}?amount=${amountSat * 1_000}`;
+    return (await requestJson(service.url, path)).body.pr;
+  };
+  const socket = await wallet.openSocket();
+  await requestInvoice(1_000);
+  await waitForUpdate(socket);
+  await socket.close();
+
+  const page = await browser.openPage(`${service.publicOrigin}/collect`, {
+    mints: [mintUrl],
+    expectedStatuses: [400],
+    expectedErrors: /net::ERR_(EMPTY_RESPONSE|CONNECTION_RESET|FAILED)|blocked by CORS policy/,
+    prepare: (newPage) => addNostrExtension(newPage, wallet.secretKey),
+  });
+  await page.getByRole('button', { name: 'Sign in with a browser extension' }).click();
+  const inBrowser = section(page, 'In this browser');
+  const expectEcash = (text: string) =>
+    inBrowser.locator('.balance').getByText(text, { exact: true }).waitFor();
+
+  await page.getByRole('button', { name: 'Collect' }).click();
+  await expectEcash('1,000 sats');
+
+  // Each exchange costs 1 sat, Nutshell's default fee for up to ten inputs.
+  await page.getByLabel('Amount in sats').fill('300');
+  await page.getByRole('button', { name: 'Create token' }).click();
+  await expectEcash('699 sats');
+  await page.getByRole('button', { name: 'Take back' }).click();
+  await expectEcash('998 sats');
+
+  // Nutshell pays its own invoices without Lightning, so only the inputs have a fee.
+  await page.getByLabel('Lightning address or invoice').fill(await requestInvoice(100));
+  await page.getByRole('button', { name: 'Show the fee' }).click();
+  await page.getByRole('button', { name: 'Pay', exact: true }).click();
+  await page.getByText('Paid 100 sats. The fee was 1 sat.').waitFor();
+  await expectEcash('897 sats');
+  expect(lost.size).toBe(0);
+});
