@@ -1,3 +1,4 @@
+import { generateSecretKey } from 'nostr-tools';
 import type { Page } from 'playwright-core';
 import { expect, it } from 'vitest';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
@@ -149,13 +150,30 @@ it.each(['de', 'es', 'fr', 'ja', 'pt'])(
     await expectNoOverflow(page);
     await page.goto(`${environment.origin}/no/such/page?lang=${language}`);
     await expectNoOverflow(page);
+    await addNostrExtension(page, generateSecretKey());
+    await page.goto(`${environment.origin}/account?lang=${language}`);
+    const signIn = page.locator('section button').first();
+    await signIn.waitFor();
+    await page.screenshot({ path: `test-results/web/sign-in-${language}.png`, fullPage: true });
+    await expectNoOverflow(page);
+    await signIn.click();
+    await page.locator('#username').waitFor();
+    await page.screenshot({ path: `test-results/web/account-${language}.png`, fullPage: true });
+    await expectNoOverflow(page);
+    await page.locator('a[href^="/collect"]').click();
+    await page.locator('#collect .total').waitFor();
+    expect(await page.locator('html').getAttribute('lang')).toBe(language);
+    await page.screenshot({ path: `test-results/web/collect-${language}.png`, fullPage: true });
+    await expectNoOverflow(page);
   },
 );
 
 async function expectNoOverflow(page: Page): Promise<void> {
   expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(320);
   // Names of texts, such as `pay.title`, and placeholders.
-  expect(await page.locator('body').textContent()).not.toMatch(/\b[a-z]+\.[a-z]+[A-Z]\w*|[{}]/);
+  expect(await page.locator('body').textContent()).not.toMatch(
+    /\b(account|collect|home|pay|site)\.\w+|[{}]/,
+  );
 }
 
 it('signing in to the account', async () => {

@@ -335,7 +335,7 @@ it('says which wallets collect locked payments', async () => {
   await receivePayment(environment, wallet, 'amount=21000');
   const page = await openCollect(wallet);
   const waiting = section(page, 'Waiting');
-  await waiting.getByText('21 sats more are locked to your Nostr key').waitFor();
+  await waiting.getByText('21 more sats are locked to your Nostr key').waitFor();
   await waiting.getByText('Nothing is waiting at the moment.').waitFor();
 });
 

@@ -72,11 +72,6 @@ export function CopyableText({ id, text, label, children }: CopyableTextProps) {
   `;
 }
 
-/** An amount on the account page. */
-export function Sats({ amount }: { amount: number }) {
-  return html`${amount.toLocaleString()} ${amount === 1 ? 'sat' : 'sats'}`;
-}
-
 /** Creates the element for the tag `<small>` of a text. */
 export function small(content: ComponentChildren): VNode {
   return html`<small>${content}</small>` as VNode;

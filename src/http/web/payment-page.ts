@@ -54,7 +54,7 @@ export function paymentPage(language: PageLanguage, payee: Payee, form: PaymentF
       <div class="columns">
         <${Section} title=${t('pay.howMuch')}>
           <form method="post" action=${link(path)}>
-            <label for="amount">${t('pay.amount')}</label>
+            <label for="amount">${t('amount.label')}</label>
             <input
               id="amount"
               name="amount"

@@ -3,7 +3,6 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { html } from 'htm/preact';
 import { LRUCache } from 'lru-cache';
-import type { ComponentChildren } from 'preact';
 import { z } from 'zod';
 import { RequestError } from '../../errors.ts';
 import type { Logger } from '../../log.ts';
@@ -145,7 +144,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
   );
 
   app.get('/collect', { config }, async (_request, reply) =>
-    sendPage(reply, web, () => collectPage(context)),
+    sendPage(reply, web, (language) => collectPage(language, context)),
   );
 
   const sendPaymentPage = (
@@ -312,7 +311,7 @@ function accountPage(
   return {
     title: t('site.account'),
     script: 'account',
-    scriptTexts: ['amount.', 'pay.'],
+    scriptTexts: ['account.', 'amount.', 'pay.', 'sats', 'site.account'],
     // Any relay, because the user chooses those of a remote signer.
     connectSources: allowPrivateNetworks ? 'wss: ws:' : 'wss:',
     content: html`
@@ -322,41 +321,34 @@ function accountPage(
         data-grace-days=${graceDays}
         data-mints=${mints.join(' ')}
       >
-        <div class="row spread"><h1>Your account</h1></div>
-        <${StartNotices}>
-          Signing in with your Nostr key needs JavaScript. Payment pages work without it.
-        <//>
+        <div class="row spread"><h1>${t('site.account')}</h1></div>
+        <${StartNotices} t=${t}>${t('account.needsJavaScript')}<//>
       </div>
     `,
   };
 }
 
-function collectPage({ allowPrivateNetworks }: HttpContext): Page {
+function collectPage({ t }: PageLanguage, { allowPrivateNetworks }: HttpContext): Page {
   return {
-    title: 'Collect',
+    title: t('collect.title'),
     script: 'collect',
-    scriptTexts: ['amount.'],
+    scriptTexts: ['account.', 'amount.', 'collect.', 'sats'],
     // Any mint, because users choose theirs, and the hosts of Lightning addresses.
     connectSources: allowPrivateNetworks ? 'https: http:' : 'https:',
     content: html`
       <div id="collect">
-        <h1>Collect</h1>
-        <${StartNotices}>
-          Collecting here needs JavaScript. You can also collect with a wallet app.
-        <//>
+        <h1>${t('collect.title')}</h1>
+        <${StartNotices} t=${t}>${t('collect.needsJavaScript')}<//>
       </div>
     `,
   };
 }
 
 /** What is shown until the script of a page has started. */
-function StartNotices({ children }: { children: ComponentChildren }) {
+function StartNotices({ t, children }: Pick<PageLanguage, 't'> & { children: string }) {
   return html`
-    <p class="loading">Loading…</p>
-    <p class="problem late" role="alert">
-      This page has not started. Check your internet connection, allow scripts for this site, and
-      reload the page.
-    </p>
+    <p class="loading">${t('account.loading')}</p>
+    <p class="problem late" role="alert">${t('account.notStarted')}</p>
     <noscript><p class="problem">${children}</p></noscript>
   `;
 }

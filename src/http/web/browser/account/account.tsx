@@ -2,6 +2,7 @@ import { type ComponentChildren, render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { sumEcash } from '../collect/holdings.ts';
 import { getElement, showDialog } from '../common.ts';
+import { link, t } from '../translator.ts';
 import { AddressesSection } from './addresses-section.tsx';
 import { ApiClient, type User } from './api-client.ts';
 import { CollectSection } from './collect-section.tsx';
@@ -29,9 +30,9 @@ function Page(props: PageProps) {
     return (
       <>
         <div class="row spread">
-          <h1>Your account</h1>
+          <h1>{t('site.account')}</h1>
         </div>
-        <p class="loading">Loading…</p>
+        <p class="loading">{t('account.loading')}</p>
       </>
     );
   }
@@ -83,7 +84,7 @@ function Account({ restoredSession, signerRelay, graceDays, mints, children }: A
   useEffect(() => {
     // The user came from there to sign in.
     if (session !== null && location.hash === '#collect') {
-      location.replace('/collect');
+      location.replace(link('/collect'));
     }
   }, [session]);
   useEffect(
@@ -94,9 +95,11 @@ function Account({ restoredSession, signerRelay, graceDays, mints, children }: A
     <>
       <div class="row spread">
         <h1 ref={heading} tabIndex={-1}>
-          Your account
+          {t('site.account')}
         </h1>
-        {session !== null && <Button onClick={() => void warnAndSignOut()}>Sign out</Button>}
+        {session !== null && (
+          <Button onClick={() => void warnAndSignOut()}>{t('account.signOut')}</Button>
+        )}
       </div>
       {session === null ? (
         <>
@@ -118,15 +121,13 @@ function Account({ restoredSession, signerRelay, graceDays, mints, children }: A
 }
 
 function warnOfEcash(amountSat: number, signOut: () => void): void {
-  const text =
-    `Ecash worth ${amountSat.toLocaleString()} sats is only in this browser. It appears again when you sign in with the ` +
-    'same key. Somebody else who uses this browser could take it. Better take it into your wallet first.';
+  const text = t('account.ecashHere', { amount: amountSat });
   const collect = Object.assign(document.createElement('a'), {
-    href: '/collect',
-    textContent: 'Show it',
+    href: link('/collect'),
+    textContent: t('account.showEcash'),
   });
   collect.className = 'button';
-  const [leave, stay] = ['Sign out', 'Cancel'].map((label) => {
+  const [leave, stay] = [t('account.signOut'), t('account.cancel')].map((label) => {
     const button = document.createElement('button');
     button.className = 'secondary';
     button.textContent = label;

@@ -1,4 +1,5 @@
 import { buildPaymentQrText, CopyableText, QrCode, Section } from '../../elements.ts';
+import { t } from '../translator.ts';
 import type { ApiClient, User } from './api-client.ts';
 import { Problem, useLoaded } from './elements.tsx';
 import { PaymentRequest } from './payment-request.tsx';
@@ -11,9 +12,9 @@ export function AddressesSection({ api, user }: { api: ApiClient; user: User }) 
   );
   const [first, ...others] = data?.data.addresses ?? [];
   return (
-    <Section title="Your addresses">
-      <p>Anyone can pay these addresses from a Lightning wallet. Share any of them.</p>
-      <Problem text={problem && `Your addresses could not be read. ${problem}`} onRetry={reload} />
+    <Section title={t('account.addressesTitle')}>
+      <p>{t('account.addressesText')}</p>
+      <Problem text={problem && t('account.addressesFailed', { problem })} onRetry={reload} />
       {first !== undefined && (
         <>
           <Address address={first} />
@@ -42,13 +43,13 @@ function Address({ address }: { address: string }) {
     <div class="columns">
       <QrCode
         text={buildPaymentQrText(origin, pathname.slice(1))}
-        label={`QR code of the Lightning address ${address}`}
+        label={t('pay.qrCode', { address })}
       />
       <div>
-        <CopyableText text={address} label="Copy address" />
+        <CopyableText text={address} label={t('account.copyAddress')} />
         <p>
           <a class="button secondary" href={pageUrl}>
-            Payment page
+            {t('account.paymentPage')}
           </a>
         </p>
       </div>

@@ -1,6 +1,7 @@
 import { HTTPAuth } from 'nostr-tools/kinds';
 import type { ErrorCode } from '../../../../errors.ts';
 import { waitUntilVisible } from '../pause.ts';
+import { t } from '../translator.ts';
 import { type SavedSession, saveSession } from './saved-session.ts';
 import { type Signer, SignerError } from './signer.ts';
 
@@ -126,7 +127,7 @@ export class ApiClient {
     this.#pubkey ??= event.pubkey;
     // With another key, the page would show the settings of one user and change those of another.
     if (event.pubkey !== this.#pubkey) {
-      throw new SignerError('Your signer now uses another key. Sign out, then sign in again.');
+      throw new SignerError(t('account.otherKey'));
     }
     return `Nostr ${btoa(JSON.stringify(event))}`;
   }
@@ -135,7 +136,7 @@ export class ApiClient {
 async function readResponse<Data>(response: Response): Promise<ApiResponse<Data>> {
   const body = await response.json().catch(() => null);
   if (!response.ok) {
-    const message = `${body?.message ?? `The server responded with status ${response.status}.`}`;
+    const message = `${body?.message ?? t('account.status', { status: response.status })}`;
     // The pages say "5 sats", like most wallets.
     const shownMessage = message.replace(/\b(?!1 )(\d+) sat\b/g, '$1 sats');
     throw new ApiError(response.status, body?.code ?? null, shownMessage, response.headers);

@@ -1,5 +1,6 @@
 import { type ComponentChildren, type ComponentProps, h } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { t } from '../translator.ts';
 import { describeProblem } from './problem-text.ts';
 
 export function Button(props: ComponentProps<'button'>) {
@@ -14,7 +15,7 @@ export function Problem({ text, onRetry }: { text: ComponentChildren; onRetry?: 
       </p>
       {onRetry !== undefined && (
         <p>
-          <Button onClick={onRetry}>Try again</Button>
+          <Button onClick={onRetry}>{t('account.tryAgain')}</Button>
         </p>
       )}
     </>

@@ -1,5 +1,6 @@
 import { useState } from 'preact/hooks';
-import { Sats, Section } from '../../elements.ts';
+import { Section } from '../../elements.ts';
+import { t } from '../translator.ts';
 import type { ApiClient, Session, User } from './api-client.ts';
 import { Button, Dialog, FieldForm, Problem, Status, useAction, useLoaded } from './elements.tsx';
 import { describeMintProblem, findMintUrlProblem } from './problem-text.ts';
@@ -18,7 +19,7 @@ type MintSectionProps = Session & { mints: readonly string[] };
 
 export function MintSection(session: MintSectionProps) {
   return (
-    <Section title="Your mint">
+    <Section title={t('account.mintTitle')}>
       <CurrentMint {...session} />
       <MintForm {...session} />
       <LockSetting {...session} />
@@ -56,23 +57,19 @@ function MintTitle({ url, name = new URL(url).host }: Mint) {
 
 function MintFacts({ name, description, supportsLocking, minAmount, maxAmount }: Mint) {
   if (name === undefined && supportsLocking === undefined) {
-    return <p class="hint">The mint has not responded yet, so nothing is known about it.</p>;
+    return <p class="hint">{t('account.mintUnknown')}</p>;
   }
   return (
     <p class="hint breakable">
       <bdi>{description}</bdi> {description !== undefined && <br />}
-      {minAmount !== undefined && (
-        <>
-          Smallest payment: <Sats amount={minAmount} />.{' '}
-        </>
-      )}
-      {maxAmount !== undefined && (
-        <>
-          Largest payment: <Sats amount={maxAmount} />.{' '}
-        </>
-      )}
-      {supportsLocking === true && 'It can lock payments.'}
-      {supportsLocking === false && 'It cannot lock payments.'}
+      {[
+        minAmount !== undefined && t('account.smallestPayment', { amount: minAmount }),
+        maxAmount !== undefined && t('account.largestPayment', { amount: maxAmount }),
+        supportsLocking !== undefined &&
+          t(supportsLocking ? 'account.canLock' : 'account.cannotLock'),
+      ]
+        .filter((text) => text !== false)
+        .join(' ')}
     </p>
   );
 }
@@ -102,23 +99,20 @@ function MintForm(session: MintSectionProps) {
     <>
       <FieldForm
         id="mint-url"
-        label="Choose another mint"
+        label={t('account.chooseMint')}
         value={url}
         onText={setUrl}
         attributes={{ type: 'url', placeholder: 'https://mint.example' }}
-        hint={
-          'The mint holds the money until you collect it, so choose one that you trust. Payments that you already have ' +
-          'stay at their mint.'
-        }
+        hint={t('account.chooseMintHint')}
         problem={lookUp.problem}
-        button="Check this mint"
-        busyButton={lookUp.isRunning && 'Checking the mint…'}
+        button={t('account.checkMint')}
+        busyButton={lookUp.isRunning && t('account.checkingMint')}
         isSecondary
         onSubmit={() => lookUp.run(url)}
       />
       {recommendedMints.length > 0 && (
         <>
-          <p>The operator of this server recommends:</p>
+          <p>{t('account.recommendedMints')}</p>
           <p class="row">
             {recommendedMints.map((mint) => (
               <Button key={mint} class="secondary breakable" onClick={() => void lookUp.run(mint)}>
@@ -136,7 +130,7 @@ function MintForm(session: MintSectionProps) {
           onCancel={() => setPreview(null)}
         />
       )}
-      <Status text={savedMintUrl && `Saved. Future payments go to ${savedMintUrl}.`} />
+      <Status text={savedMintUrl && t('account.mintSaved', { mint: savedMintUrl })} />
     </>
   );
 }
@@ -149,16 +143,16 @@ function MintChoice({ mint, onSaved, onCancel, ...session }: MintChoiceProps) {
     onSaved();
   });
   return (
-    <Dialog label="Use this mint for future payments?" onCancel={onCancel}>
-      <h3>Use this mint for future payments?</h3>
+    <Dialog label={t('account.useMintQuestion')} onCancel={onCancel}>
+      <h3>{t('account.useMintQuestion')}</h3>
       <MintTitle {...mint} />
       <MintFacts {...mint} />
       <Problem text={problem} />
       <p class="row">
         <button type="button" aria-disabled={isRunning} onClick={() => void run()}>
-          {isRunning ? 'Saving…' : 'Use this mint'}
+          {t(isRunning ? 'account.saving' : 'account.useMint')}
         </button>
-        <Button onClick={onCancel}>Cancel</Button>
+        <Button onClick={onCancel}>{t('account.cancel')}</Button>
       </p>
     </Dialog>
   );
@@ -186,7 +180,7 @@ function LockSetting(session: Session) {
   const { isRunning, problem, success, run } = useAction(async (lockQuotes: boolean) => {
     setChosen(lockQuotes);
     const { lockQuote } = await patch(session, '/api/v2/user/lock', { lockQuotes });
-    return `Saved. New payments are ${lockQuote ? 'locked' : 'not locked'}.`;
+    return t(lockQuote ? 'account.lockSaved' : 'account.unlockSaved');
   });
   return (
     <>
@@ -199,14 +193,13 @@ function LockSetting(session: Session) {
           onClick={(event) => isRunning && event.preventDefault()}
           onChange={({ currentTarget }) => void run(currentTarget.checked)}
         />
-        Lock payments
+        {t('account.lock')}
       </label>
       <p class="hint" id="lock-hint">
-        Only a wallet that signs with your Nostr key can collect a locked payment: wallets built
-        with cdk need this on, while cashu.me, Nutshell and wallets built with coco need it off.
+        {t('account.lockHint')}
       </p>
       <Problem text={problem} />
-      <Status text={isRunning ? 'Saving…' : success} />
+      <Status text={isRunning ? t('account.saving') : success} />
     </>
   );
 }

@@ -18,10 +18,10 @@ export function PaymentRequest({ pageUrl }: { pageUrl: string }) {
   const { origin, pathname } = new URL(pageUrl);
   return (
     <details class="address">
-      <summary>Request an amount</summary>
+      <summary>{t('account.requestAmount')}</summary>
       <div class="columns">
         <form noValidate onSubmit={(event) => event.preventDefault()}>
-          <label for="request-amount">{t('pay.amount')}</label>
+          <label for="request-amount">{t('amount.label')}</label>
           <input
             id="request-amount"
             inputMode="numeric"
@@ -46,13 +46,13 @@ export function PaymentRequest({ pageUrl }: { pageUrl: string }) {
           <div>
             <QrCode
               text={buildPaymentQrText(origin, pathname.slice(1), `${query}&`)}
-              label="QR code of the payment link"
+              label={t('account.requestQrCode')}
             />
-            <CopyableText text={link} label="Copy link">
+            <CopyableText text={link} label={t('account.copyLink')}>
               {/* Rejects if the user closes the dialog. */}
               {'share' in navigator && (
                 <Button onClick={() => void navigator.share({ url: link }).catch(() => undefined)}>
-                  Share link
+                  {t('account.shareLink')}
                 </Button>
               )}
             </CopyableText>

@@ -1,23 +1,24 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { Sats, Section, shortenNpub } from '../../elements.ts';
+import { Section, shortenNpub } from '../../elements.ts';
+import { language, link, rich, t } from '../translator.ts';
 import type { ApiClient } from './api-client.ts';
 import { Button, Problem, useAction } from './elements.tsx';
-import {
-  exportPayments,
-  type Payment,
-  readPayerNote,
-  STATE_SENTENCES,
-  STATE_TEXTS,
-} from './payments.ts';
+import { exportPayments, type Payment, readPayerNote } from './payments.ts';
 import { PAGE_SIZE, type PaymentsPage, usePayments } from './use-payments.ts';
 
 const STATUS_TEXTS = {
-  connecting: 'Connecting…',
-  live: 'Live',
-  reconnecting: 'Reconnecting…',
-  paused: 'Paused',
-};
+  connecting: 'account.statusConnecting',
+  live: 'account.statusLive',
+  reconnecting: 'account.statusReconnecting',
+  paused: 'account.statusPaused',
+} as const;
+
+const STATE_TEXTS = {
+  INFLIGHT: 'account.stateInflight',
+  PAID: 'account.statePaid',
+  ISSUED: 'account.stateIssued',
+} as const;
 
 interface PaymentsSectionsProps {
   api: ApiClient;
@@ -42,23 +43,21 @@ type PaymentsProps = ReturnType<typeof usePayments>;
 function WaitingSection({ page, problem }: PaymentsProps) {
   const waiting = page?.summary.waiting;
   return (
-    <Section title="Waiting to be collected">
+    <Section title={t('account.waitingTitle')}>
       {page ? (
         <Total {...page.summary.waiting} summary={page.summary} />
       ) : (
         <>
           <p class="total">…</p>
-          <p class="hint">
-            {problem === null ? 'Reading your payments…' : 'Not known at the moment.'}
-          </p>
+          <p class="hint">{t(problem === null ? 'account.readingPayments' : 'account.notKnown')}</p>
         </>
       )}
       <p class="row">
-        <a class={waiting?.payments ? 'button' : 'button secondary'} href="/collect">
-          Collect
+        <a class={waiting?.payments ? 'button' : 'button secondary'} href={link('/collect')}>
+          {t('account.collect')}
         </a>
         <a class="button secondary" href="#how-to-collect">
-          How to collect with a wallet
+          {t('account.collectWithWallet')}
         </a>
       </p>
     </Section>
@@ -67,34 +66,23 @@ function WaitingSection({ page, problem }: PaymentsProps) {
 
 function ReceivedSection({ api, ...state }: PaymentsProps & { api: ApiClient }) {
   const { status, problem, page, newCount, showPage, resume } = state;
-  const obstacle =
-    status === 'paused'
-      ? 'This list no longer updates by itself.'
-      : 'Your payments could not be read.';
+  const obstacle = status === 'paused' ? 'account.listPaused' : 'account.listFailed';
   return (
-    <Section title="Received payments">
-      <p class={status === 'live' ? 'badge good' : 'badge'}>{STATUS_TEXTS[status]}</p>
+    <Section title={t('account.receivedTitle')}>
+      <p class={status === 'live' ? 'badge good' : 'badge'}>{t(STATUS_TEXTS[status])}</p>
       <div role="status" class="visually-hidden">
         {page !== null && newCount > 0 && (
           // With another key, it is a new element, so that screen readers announce the same text again.
           <p key={page.total}>
-            {newCount === 1 ? 'New payment' : `${newCount.toLocaleString()} new payments`}
-            {newCount === 1 && page.offset === 0 && (
-              <>
-                : <Sats amount={page.payments[0]?.amount ?? 0} />
-              </>
-            )}
+            {newCount === 1 && page.offset === 0
+              ? t('account.newPayment', { amount: page.payments[0]?.amount ?? 0 })
+              : t('account.newPayments', { count: newCount })}
           </p>
         )}
       </div>
-      <Problem text={problem && `${obstacle} ${problem}`} onRetry={resume} />
-      {page === null && problem === null && <p>Reading your payments…</p>}
-      {page?.total === 0 && (
-        <p>
-          You have no payments yet. Share one of your addresses: a payment appears here as soon as
-          it arrives.
-        </p>
-      )}
+      <Problem text={problem && t(obstacle, { problem })} onRetry={resume} />
+      {page === null && problem === null && <p>{t('account.readingPayments')}</p>}
+      {page?.total === 0 && <p>{t('account.noPayments')}</p>}
       {page !== null && page.total > 0 && (
         <>
           <Total {...page.summary} summary={page.summary} />
@@ -125,12 +113,11 @@ interface TotalProps {
 function Total({ payments, amount, summary }: TotalProps) {
   return (
     <>
-      <p class="total">
-        <Sats amount={amount} />
-      </p>
+      <p class="total">{t('sats', { amount })}</p>
       <p class="hint">
-        {formatPayments(payments)}
-        {!summary.complete && ` (among your latest ${formatPayments(summary.payments)})`}
+        {summary.complete
+          ? t('account.payments', { count: payments })
+          : t('account.paymentsAmong', { count: payments, latest: summary.payments })}
       </p>
     </>
   );
@@ -139,31 +126,22 @@ function Total({ payments, amount, summary }: TotalProps) {
 /** The server lists at most a few payments per second, and counts all at once. */
 function Arriving({ total, summary: { payments, complete } }: PaymentsPage) {
   const count = complete ? payments - total : 0;
-  return count <= 0 ? null : (
-    <p class="hint">
-      {count === 1 ? '1 more payment is' : `${count.toLocaleString()} more payments are`} arriving…
-    </p>
-  );
-}
-
-function formatPayments(count: number): string {
-  return `${count.toLocaleString()} ${count === 1 ? 'payment' : 'payments'}`;
+  return count <= 0 ? null : <p class="hint">{t('account.arriving', { count })}</p>;
 }
 
 /** A row, which opens to show everything that is known about the payment. */
 function PaymentItem({ payment, isNew }: { payment: Payment; isNew: boolean }) {
   const { paidAt, amount, state, tag, mintUrl } = payment;
   const { comment, npub } = readPayerNote(payment);
+  const mint = mintUrl.replace(/^https?:\/\//, '');
   return (
     <li class={isNew ? 'new' : ''}>
       <details>
         <summary>
           <span class="row">
-            <strong>
-              <Sats amount={amount} />
-            </strong>
-            {isNew && <span class="badge good">new</span>}
-            <span class={state === 'PAID' ? 'badge todo' : 'badge'}>{STATE_TEXTS[state]}</span>
+            <strong>{t('sats', { amount })}</strong>
+            {isNew && <span class="badge good">{t('account.new')}</span>}
+            <span class={state === 'PAID' ? 'badge todo' : 'badge'}>{t(STATE_TEXTS[state])}</span>
             {tag !== undefined && <span class="badge breakable">+{tag}</span>}
             <Time seconds={paidAt} />
           </span>
@@ -173,33 +151,39 @@ function PaymentItem({ payment, isNew }: { payment: Payment; isNew: boolean }) {
             </span>
           )}
           <span class="hint breakable">
-            {npub !== '' && `Zap from ${shortenNpub(npub)} · `}Mint:{' '}
-            {mintUrl.replace(/^https?:\/\//, '')}
+            {npub === ''
+              ? t('account.fromMint', { mint })
+              : t('account.zapFromMint', { mint, npub: shortenNpub(npub) })}
           </span>
         </summary>
         <dl class="facts">
-          <Fact title="State">
-            {STATE_SENTENCES[state]}
-            {state === 'PAID' && (
-              <>
-                {payment.locked && ' Only a wallet that signs with your Nostr key can do that.'}{' '}
-                Some mints refuse after <Time seconds={payment.expiresAt} />.
-              </>
-            )}
-          </Fact>
+          <Fact title={t('account.state')}>{describeState(payment)}</Fact>
           {comment !== '' && (
-            <Fact title="Comment">
+            <Fact title={t('account.comment')}>
               <span class="comment" dir="auto">
                 {comment}
               </span>
             </Fact>
           )}
-          {npub !== '' && <Fact title="Zap from">{npub}</Fact>}
-          <Fact title="Mint">{mintUrl}</Fact>
+          {npub !== '' && <Fact title={t('account.zapFrom')}>{npub}</Fact>}
+          <Fact title={t('account.mint')}>{mintUrl}</Fact>
         </dl>
       </details>
     </li>
   );
+}
+
+function describeState({ state, locked, expiresAt }: Payment): ComponentChildren {
+  switch (state) {
+    case 'INFLIGHT':
+      return t('account.inflightText');
+    case 'ISSUED':
+      return t('account.issuedText');
+    case 'PAID':
+      return rich(locked ? 'account.lockedText' : 'account.paidText', {
+        time: <Time seconds={expiresAt} />,
+      });
+  }
 }
 
 function Fact({ title, children }: { title: string; children: ComponentChildren }) {
@@ -215,7 +199,7 @@ function Time({ seconds }: { seconds: number }) {
   const time = new Date(seconds * 1_000);
   return (
     <time dir="auto" dateTime={time.toISOString()}>
-      {time.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' })}
+      {time.toLocaleString(language, { dateStyle: 'medium', timeStyle: 'short' })}
     </time>
   );
 }
@@ -228,22 +212,20 @@ function Pages({ offset, total, payments, onChoose }: PagesProps) {
   }
   const end = offset + payments.length;
   return (
-    <nav class="row spread pages" aria-label="Pages of payments">
+    <nav class="row spread pages" aria-label={t('account.pages')}>
       {/* Disabled buttons would lose the focus. */}
       <Button
         aria-disabled={offset === 0}
         onClick={() => offset > 0 && onChoose(Math.max(0, offset - PAGE_SIZE))}
       >
-        Newer
+        {t('account.newer')}
       </Button>
-      <span>
-        {(offset + 1).toLocaleString()}–{end.toLocaleString()} of {total.toLocaleString()}
-      </span>
+      <span>{t('account.pageOf', { first: offset + 1, last: end, total })}</span>
       <Button
         aria-disabled={end >= total}
         onClick={() => end < total && onChoose(offset + PAGE_SIZE)}
       >
-        Older
+        {t('account.older')}
       </Button>
     </nav>
   );
@@ -255,15 +237,15 @@ function Export({ api }: { api: ApiClient }) {
   useEffect(() => () => controller.current.abort(), []);
   const { isRunning, problem, run } = useAction(() =>
     exportPayments(api, controller.current.signal, (readCount, total) =>
-      setProgress(`Reading ${readCount.toLocaleString()} of ${total.toLocaleString()}…`),
+      setProgress(t('account.exportProgress', { count: readCount, total })),
     ),
   );
   return (
     <>
       <Button aria-disabled={isRunning} onClick={() => void run()}>
-        {isRunning ? progress || 'Reading…' : 'Export as CSV'}
+        {isRunning ? progress || t('account.exporting') : t('account.export')}
       </Button>
-      <Problem text={problem && `The export failed. ${problem}`} />
+      <Problem text={problem && t('account.exportFailed', { problem })} />
     </>
   );
 }

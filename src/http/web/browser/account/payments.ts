@@ -17,16 +17,11 @@ export interface Payment {
   zapRequest?: string;
 }
 
-export const STATE_TEXTS: Record<Payment['state'], string> = {
+/** In CSV files, which programs read, in any language of the page. */
+const STATES: Record<Payment['state'], string> = {
   INFLIGHT: 'arriving',
   PAID: 'waiting to be collected',
   ISSUED: 'collected',
-};
-
-export const STATE_SENTENCES: Record<Payment['state'], string> = {
-  INFLIGHT: 'The mint is still processing it.',
-  PAID: 'It waits until your wallet collects it.',
-  ISSUED: 'A wallet has collected it.',
 };
 
 /** Returns the payer's text, and the zapper's key if the payment is a zap; each is empty if there is none. */
@@ -99,7 +94,7 @@ export function formatPaymentsCsv(payments: readonly Payment[]): string {
     return [
       formatTime(payment.paidAt),
       String(payment.amount),
-      STATE_TEXTS[payment.state],
+      STATES[payment.state],
       payment.mintUrl,
       comment,
       npub,

@@ -1,42 +1,42 @@
 import type { ErrorCode } from '../../../../errors.ts';
 import { MAX_TOKEN_LENGTH } from '../../../../usernames/limits.ts';
+import type { TextKey } from '../../translation.ts';
+import { t } from '../translator.ts';
 import { ApiError } from './api-client.ts';
 
-const RETRY = ' Try again in a minute.';
-
-const ADVICE: { readonly [code in ErrorCode]?: string } = {
-  unauthorized: ' Sign out, then sign in again.',
-  internal: RETRY,
-  unavailable: RETRY,
-  name_invalid: ' Choose another name.',
-  name_reserved: ' Choose another name, or ask the operator of this server.',
-  name_taken: ' Choose another name.',
-  purchase_in_progress: ' Try again in a minute; you need no other token.',
+/** What the API says, with advice. Its own messages are in English. */
+const ADVICE: { readonly [code in ErrorCode]?: TextKey } = {
+  unauthorized: 'account.signInAgain',
+  internal: 'account.retry',
+  unavailable: 'account.retry',
+  name_invalid: 'account.otherName',
+  name_reserved: 'account.otherNameOrAsk',
+  name_taken: 'account.otherName',
+  purchase_in_progress: 'account.purchaseInProgress',
 };
 
 export function describeProblem(error: unknown): string {
   if (isOutcomeUnknown(error)) {
-    return 'The server did not respond. Check your internet connection and try again.';
+    return t('account.noResponse');
   }
   if (!(error instanceof ApiError)) {
     return error instanceof Error ? error.message : String(error);
   }
   const { code, status, message } = error;
   if (code === 'unauthorized' && isClockWrong(error)) {
-    return 'The clock of this device is wrong. Set it, then sign in again.';
+    return t('account.wrongClock');
   }
   if (code === 'locking_unsupported') {
-    return 'This mint cannot lock payments. Choose another mint, or turn off “Lock payments”.';
+    return t('account.lockingUnsupported');
   }
   // Rare, because the page has shown a preview of the mint.
   if (code === 'mint_unusable') {
-    return `${MINT_PROBLEMS['unavailable']} Nothing was changed.`;
+    return t('account.mintNotSaved', { problem: t('account.mintUnavailable') });
   }
-  if (code === null) {
-    const isTemporary = status === 429 || status >= 500;
-    return `${message}${isTemporary ? RETRY : ''}`;
-  }
-  return `${message}${ADVICE[code] ?? ''}`;
+  const isTemporary = status === 429 || status >= 500;
+  const retry = isTemporary ? 'account.retry' : undefined;
+  const advice = code === null ? retry : ADVICE[code];
+  return advice === undefined ? message : t(advice, { problem: message });
 }
 
 /** Signatures are valid for a minute. */
@@ -44,42 +44,34 @@ function isClockWrong({ headers }: ApiError): boolean {
   return Math.abs(Date.now() - Date.parse(headers.get('date') ?? '')) > 60_000;
 }
 
-const PAYMENT_ADVICE: { readonly [code in ErrorCode]?: string } = {
+const PAYMENT_ADVICE: { readonly [code in ErrorCode]?: TextKey } = {
   // The token may be spent or not.
-  payment_required:
-    ' The name was not bought, and this attempt did not use the token. Paste another one that pays the request.',
+  payment_required: 'account.tokenNotUsed',
   // An earlier token has already begun this purchase.
-  token_not_used:
-    ' Take it back into your wallet. Then paste the first token again, which is not spent twice, and press “Buy”.',
+  token_not_used: 'account.earlierToken',
 };
 
 /** Explains why a username was not bought with a token, which is still in the user's field. */
 export function describePaymentProblem(error: unknown): string {
   if (isOutcomeUnknown(error)) {
-    return (
-      'The server did not respond, so it is not known whether you have bought the name. Press “Buy” again with ' +
-      'the same token: it is not spent twice.'
-    );
+    return t('account.purchaseUnknown');
   }
   if (error instanceof ApiError) {
     const { code, status, message } = error;
     // A proxy sends no code. The server sends `too_large` if all headers together are too long.
     if (code === 'too_large' || status === 413 || status === 431) {
-      return TOKEN_TOO_LONG;
+      return t('account.tokenTooLong');
     }
     if (status >= 500) {
-      return `${message} Press “Buy” again in a minute with the same token: it is not spent twice.`;
+      return t('account.buyAgain', { problem: message });
     }
-    if (code !== null && code in PAYMENT_ADVICE) {
-      return `${message}${PAYMENT_ADVICE[code]}`;
+    const advice = code === null ? undefined : PAYMENT_ADVICE[code];
+    if (advice !== undefined) {
+      return t(advice, { problem: message });
     }
   }
-  return `${describeProblem(error)} Your token is still in the field.`;
+  return t('account.tokenStillThere', { problem: describeProblem(error) });
 }
-
-const TOKEN_TOO_LONG =
-  'The token is too long for this server. Receive it in your wallet, and create a new token there: it usually ' +
-  'consists of fewer parts.';
 
 /** Whether there was no complete response, so the server may have executed the request or not. */
 export function isOutcomeUnknown(error: unknown): boolean {
@@ -92,44 +84,41 @@ export function isOutcomeUnknown(error: unknown): boolean {
 /** Returns why an entered address cannot be that of a mint, or null. The server checks everything else. */
 export function findMintUrlProblem(url: string): string | null {
   if (url === '') {
-    return 'Enter the address of a mint, such as https://mint.example.';
+    return t('account.mintUrlEmpty');
   }
   // Chromium accepts spaces in host names.
   if (/\s/.test(url) || !URL.canParse(url)) {
-    return 'This is not a web address. The address of a mint looks like https://mint.example.';
+    return t('account.mintUrlInvalid');
   }
-  return /^https?:/i.test(url) ? null : 'The address of a mint starts with https://.';
+  return /^https?:/i.test(url) ? null : t('account.mintUrlScheme');
 }
 
 /** @param reason from the API, whose later versions may add reasons */
 export function describeMintProblem(reason: string): string {
-  return MINT_PROBLEMS[reason] ?? MINT_PROBLEMS['unavailable'];
+  return t(MINT_PROBLEMS[reason] ?? 'account.mintUnavailable');
 }
 
-const MINT_PROBLEMS: { readonly [reason: string]: string; unavailable: string } = {
-  invalid_url:
-    'The address of a mint looks like https://mint.example. It has no password, and no “?” or “#”.',
-  not_found: 'There is no mint at this address. Check the spelling.',
-  refused: 'No program accepts connections at this address. Check it, or try again later.',
-  timeout: 'The mint did not respond in time. Try again later, or choose another mint.',
-  redirect: 'This address leads to another one. Enter the address of the mint itself.',
-  not_a_mint:
-    'The server at this address is not a mint. Check the whole address, including its path.',
-  no_sats: 'This mint accepts no Lightning payments in sats. Choose another mint.',
-  unavailable: 'The mint does not work at the moment. Try again later, or choose another mint.',
+const MINT_PROBLEMS: { readonly [reason: string]: TextKey } = {
+  invalid_url: 'account.mintInvalidUrl',
+  not_found: 'account.mintNotFound',
+  refused: 'account.mintRefused',
+  timeout: 'account.mintTimeout',
+  redirect: 'account.mintRedirect',
+  not_a_mint: 'account.notAMint',
+  no_sats: 'account.mintNoSats',
 };
 
 /** Returns why a text cannot be sent as a token, or null. The server checks everything else. */
 export function findTokenProblem(token: string): string | null {
   if (token === '') {
-    return 'Paste a token first. Your wallet creates it when it pays the request.';
+    return t('account.tokenEmpty');
   }
   if (/^(?:cashu:)?creq/i.test(token)) {
-    return 'This is a payment request. Pay it with your wallet, and paste the token that the wallet creates.';
+    return t('account.tokenIsRequest');
   }
   if (!/^[!-~]+$/.test(token)) {
-    return 'This is not a Cashu token. A token begins with cashuA or cashuB.';
+    return t('account.tokenInvalid');
   }
   // A proxy may drop a request with such a token without a response. Then the user could not know whether it was spent.
-  return token.length > MAX_TOKEN_LENGTH ? TOKEN_TOO_LONG : null;
+  return token.length > MAX_TOKEN_LENGTH ? t('account.tokenTooLong') : null;
 }

@@ -10,6 +10,7 @@ import {
 } from 'nostr-tools/pure';
 import { bytesToHex, hexToBytes } from 'nostr-tools/utils';
 import { showDialog } from '../common.ts';
+import { t } from '../translator.ts';
 import { type Pairing, savePairing } from './saved-pairing.ts';
 import { describeReason, type Signer, SignerError, waitForSigner } from './signer.ts';
 
@@ -17,8 +18,6 @@ import { describeReason, type Signer, SignerError, waitForSigner } from './signe
 
 /** The page only asks for signatures of NIP-98 events. */
 const PERMISSIONS = [`sign_event:${HTTPAuth}`];
-
-const SIGNER_NAME = 'Your signer';
 
 /** Long enough to find a phone and to scan the QR code. */
 const INVITATION_TIMEOUT_MS = 5 * 60_000;
@@ -60,7 +59,7 @@ function openBunker(
   try {
     return BunkerSigner.fromBunker(secretKey, pointer, options);
   } catch {
-    throw new SignerError('The signer address has an invalid key. Copy it again from your signer.');
+    throw new SignerError(t('account.invalidSignerKey'));
   }
 }
 
@@ -87,9 +86,9 @@ export function inviteSigner(
     skipSwitchRelays: true,
   };
   const connection = BunkerSigner.fromURI(secretKey, uri, options, signal).catch(() => {
-    throw new SignerError(`The connection to the relay ${relay} failed. Try again.`);
+    throw new SignerError(t('account.relayFailed', { relay }));
   });
-  const connected = waitForSigner(SIGNER_NAME, connection, signal, INVITATION_TIMEOUT_MS);
+  const connected = waitForSigner('signer', connection, signal, INVITATION_TIMEOUT_MS);
   const finish = (bunker: BunkerSigner) => {
     if (isRemembered) {
       remember(secretKey, bunker.bp);
@@ -183,13 +182,11 @@ function waitForResponse<Result>(response: Promise<Result>, signal: AbortSignal)
   const explainedResponse = response.catch((error: unknown) => {
     if (error instanceof AggregateError) {
       const reason = describeReason(error.errors[0]);
-      throw new SignerError(`No relay of your signer accepted the request (${reason}).`);
+      throw new SignerError(t('account.noRelayAccepted', { reason }));
     }
     throw error;
   });
-  return waitForSigner(SIGNER_NAME, explainedResponse, signal).finally(() =>
-    approvalDialog?.close(),
-  );
+  return waitForSigner('signer', explainedResponse, signal).finally(() => approvalDialog?.close());
 }
 
 let approvalDialog: HTMLDialogElement | null = null;
@@ -200,17 +197,14 @@ function showApprovalLink(url: string): void {
     return;
   }
   const link = Object.assign(document.createElement('a'), {
-    textContent: `Open ${new URL(url).host}`,
+    textContent: t('account.openHost', { host: new URL(url).host }),
     className: 'button',
     href: url,
     target: '_blank',
     rel: 'noopener noreferrer',
   });
   const button = document.createElement('button');
-  button.textContent = 'Close';
+  button.textContent = t('account.close');
   button.className = 'secondary';
-  approvalDialog = showDialog('Your signer asks you to approve the request on its own page.', [
-    link,
-    button,
-  ]);
+  approvalDialog = showDialog(t('account.approveElsewhere'), [link, button]);
 }

@@ -1,3 +1,4 @@
+import { t } from '../translator.ts';
 import { ApiClient, type User } from './api-client.ts';
 import { readSession } from './saved-session.ts';
 import { type Signer, SignerError } from './signer.ts';
@@ -17,8 +18,7 @@ export async function restoreSession(): Promise<{ session: AccountSession | null
   }
   const controller = new AbortController();
   const signer: Signer = {
-    signEvent: () =>
-      Promise.reject(new SignerError('Your session has ended. Sign out, then sign in again.')),
+    signEvent: () => Promise.reject(new SignerError(t('account.sessionEnded'))),
     close: () => controller.abort(),
   };
   try {

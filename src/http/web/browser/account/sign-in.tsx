@@ -1,5 +1,6 @@
 import { useRef, useState } from 'preact/hooks';
 import { CopyableText, QrCode, Section } from '../../elements.ts';
+import { t } from '../translator.ts';
 import { Button, Dialog, FieldForm, Problem, useAction } from './elements.tsx';
 import { connectToBunker, inviteSigner, reconnect } from './remote-signer.ts';
 import { type Pairing, readPairing, savePairing } from './saved-pairing.ts';
@@ -19,7 +20,7 @@ interface SignInProps {
 /** Phones have signer apps, and hardly any browser extensions. */
 const IS_PHONE = matchMedia('(pointer: coarse)').matches;
 
-const APPROVE_TEXT = 'Connecting to your signer. Open it and approve the request.';
+const APPROVE_TEXT = t('account.approve');
 
 export function SignIn({ signerRelay, onSigner }: SignInProps) {
   const [waitingFor, setWaitingFor] = useState<WaitingFor | null>(null);
@@ -34,9 +35,9 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
     const { signal } = controller.current;
     try {
       const signEvent = await connect(signal, setWaitingFor);
-      await onSigner({ signEvent, close: () => abort('You signed out.') }, signal);
+      await onSigner({ signEvent, close: () => abort(t('account.signedOut')) }, signal);
     } catch (error) {
-      abort('Signing in failed.');
+      abort(t('account.signInFailed'));
       throw error;
     } finally {
       setWaitingFor(null);
@@ -46,12 +47,12 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
   const bunkerSignIn = useAction(connectAndSignIn);
 
   const withExtension: Connect = (signal, show) => {
-    show({ text: 'Waiting for your extension.' });
+    show({ text: t('account.waitingForExtension') });
     return connectToExtension(signal);
   };
   const withQrCode: Connect = async (signal, show) => {
     const { uri, connected } = inviteSigner(signerRelay, signal, isRemembered);
-    show({ text: 'Scan this code with your signer app, or paste the address there.', uri });
+    show({ text: t('account.scanCode'), uri });
     const signEvent = await connected;
     show({ text: APPROVE_TEXT });
     return signEvent;
@@ -67,39 +68,36 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
   };
   const extension = (
     <>
-      <h3>Browser extension</h3>
-      <p>An extension such as Alby or nos2x keeps your key and signs for you in this browser.</p>
+      <h3>{t('account.extension')}</h3>
+      <p>{t('account.extensionText')}</p>
       <Button
         class={IS_PHONE || pairing !== null ? 'secondary' : ''}
         onClick={() => void signIn.run(withExtension)}
       >
-        Sign in with a browser extension
+        {t('account.extensionButton')}
       </Button>
     </>
   );
   const remoteSigner = (
     <>
-      <h3>Remote signer</h3>
-      <p>
-        An app on your phone or a service keeps your key and signs for you, over a Nostr relay.
-        Connect it here, or paste an address that it shows.
-      </p>
+      <h3>{t('account.signer')}</h3>
+      <p>{t('account.signerText')}</p>
       <p>
         <Button
           class={IS_PHONE && pairing === null ? '' : 'secondary'}
           onClick={() => void signIn.run(withQrCode)}
         >
-          {IS_PHONE ? 'Sign in with a signer app' : 'Show QR code'}
+          {t(IS_PHONE ? 'account.signerAppButton' : 'account.showQrCode')}
         </Button>
       </p>
       <FieldForm
         id="bunker"
-        label="Signer address"
+        label={t('account.signerAddress')}
         value={bunkerUri}
         onText={setBunkerUri}
         attributes={{ placeholder: 'bunker://…' }}
         problem={bunkerSignIn.problem}
-        button="Connect"
+        button={t('account.connect')}
         isSecondary
         onSubmit={() => bunkerSignIn.run(withBunkerAddress)}
       />
@@ -109,38 +107,29 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
           checked={isRemembered}
           onChange={({ currentTarget }) => setIsRemembered(currentTarget.checked)}
         />
-        Remember this signer in this browser
+        {t('account.remember')}
       </label>
     </>
   );
 
   return (
-    <Section title="Sign in">
-      <p>
-        Prove with a signature that you own a Nostr key. This page never asks for your secret key
-        (nsec).
-      </p>
-      <p>
-        No key yet? A browser extension or a signer app creates one, without registration. Keep a
-        copy in a safe place: nobody can replace it.
-      </p>
+    <Section title={t('account.signInTitle')}>
+      <p>{t('account.signInText')}</p>
+      <p>{t('account.noKey')}</p>
       <Problem text={signIn.problem} />
       {waitingFor !== null && (
-        <Waiting {...waitingFor} onCancel={() => abort('Signing in was cancelled.')} />
+        <Waiting {...waitingFor} onCancel={() => abort(t('account.signInCancelled'))} />
       )}
       {pairing !== null && (
         <p class="row">
           <Button class="" onClick={() => void signIn.run(withPairing(pairing))}>
-            Sign in with the remembered signer
+            {t('account.rememberedButton')}
           </Button>
-          <Button onClick={forget}>Forget this signer</Button>
+          <Button onClick={forget}>{t('account.forget')}</Button>
         </p>
       )}
       {IS_PHONE ? [remoteSigner, extension] : [extension, remoteSigner]}
-      <p class="hint">
-        You stay signed in until you sign out or close the tab; after a reload, for up to 30
-        minutes.
-      </p>
+      <p class="hint">{t('account.staySignedIn')}</p>
     </Section>
   );
 }
@@ -165,15 +154,15 @@ function Waiting({ text, uri, onCancel }: WaitingFor & { onCancel: () => void })
       <p class="row">
         {uri !== undefined && (
           <a class="button" href={uri}>
-            Open in signer app
+            {t('account.openSigner')}
           </a>
         )}
-        <Button onClick={onCancel}>Cancel</Button>
+        <Button onClick={onCancel}>{t('account.cancel')}</Button>
       </p>
       {uri !== undefined && (
         <>
-          <QrCode text={uri} label="QR code for your signer" />
-          <CopyableText text={uri} label="Copy address" />
+          <QrCode text={uri} label={t('account.signerQrCode')} />
+          <CopyableText text={uri} label={t('account.copyAddress')} />
         </>
       )}
     </Dialog>

@@ -1,5 +1,6 @@
 import type { BunkerPointer } from 'nostr-tools/nip46';
 import type { Event, EventTemplate } from 'nostr-tools/pure';
+import { t } from '../translator.ts';
 
 /** A browser extension (NIP-07) or a remote signer (NIP-46), which keeps the user's secret key. */
 export interface Signer {
@@ -17,7 +18,7 @@ const SIGNER_TIMEOUT_MS = 120_000;
 
 /** Waits for a response until the timeout, or until the signal aborts with a SignerError. Throws SignerError. */
 export async function waitForSigner<Response>(
-  signerName: string,
+  kind: 'extension' | 'signer',
   response: Promise<Response>,
   signal: AbortSignal,
   timeoutMs = SIGNER_TIMEOUT_MS,
@@ -25,7 +26,7 @@ export async function waitForSigner<Response>(
   let timer: ReturnType<typeof setTimeout> | undefined;
   const listening = new AbortController();
   const timeoutOrAbort = new Promise<never>((_resolve, reject) => {
-    const message = `${signerName} did not respond within ${timeoutMs / 60_000} minutes.`;
+    const message = t(`account.${kind}Timeout`, { minutes: timeoutMs / 60_000 });
     timer = setTimeout(() => reject(new SignerError(message)), timeoutMs);
     signal.addEventListener('abort', () => reject(signal.reason), { signal: listening.signal });
   });
@@ -37,7 +38,9 @@ export async function waitForSigner<Response>(
       throw error;
     }
     const reason = describeReason(error);
-    throw new SignerError(`${signerName} did not sign${reason === '' ? '.' : `: ${reason}`}`);
+    throw new SignerError(
+      reason === '' ? t(`account.${kind}Refused`) : t(`account.${kind}RefusedBecause`, { reason }),
+    );
   } finally {
     clearTimeout(timer);
     listening.abort();
@@ -59,20 +62,17 @@ export async function connectToExtension(signal: AbortSignal): Promise<Signer['s
   }
   const extension = page.nostr;
   if (!extension) {
-    throw new SignerError(
-      'This browser has no Nostr extension, or the extension is switched off for this page. Install or allow one, ' +
-        'reload this page and try again, or use a remote signer.',
-    );
+    throw new SignerError(t('account.noExtension'));
   }
   const sign: Signer['signEvent'] = async (template) => {
     const event = await extension.signEvent(template);
     // Some extensions return something else if the user refuses.
     if (typeof event?.sig !== 'string') {
-      throw new Error('it returned no signature');
+      throw new Error(t('account.noSignature'));
     }
     return event;
   };
-  return (template) => waitForSigner('Your extension', sign(template), signal);
+  return (template) => waitForSigner('extension', sign(template), signal);
 }
 
 /** Accepts no NIP-05 names, because looking them up would send a request to another host. Throws SignerError. */
@@ -80,15 +80,13 @@ export function parseBunkerUri(text: string, allowInsecure: boolean): BunkerPoin
   const [, key = '', query = ''] = /^bunker:\/\/([^?/]*)\/?\??(.*)$/i.exec(text.trim()) ?? [];
   const pubkey = key.toLowerCase();
   if (!/^[0-9a-f]{64}$/.test(pubkey)) {
-    throw new SignerError(
-      'This is not a complete address that starts with bunker://. Copy it again from your signer.',
-    );
+    throw new SignerError(t('account.incompleteSignerAddress'));
   }
   const params = new URLSearchParams(query);
   const relayPattern = allowInsecure ? /^wss?:\/\/[^\s/?#]/i : /^wss:\/\/[^\s/?#]/i;
   const relays = params.getAll('relay').filter((relay) => relayPattern.test(relay));
   if (relays.length === 0) {
-    throw new SignerError('The signer address has no relay that starts with wss://.');
+    throw new SignerError(t('account.noSignerRelay'));
   }
   return { pubkey, relays, secret: params.get('secret') };
 }

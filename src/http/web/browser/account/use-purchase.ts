@@ -1,4 +1,5 @@
 import { useState } from 'preact/hooks';
+import { t } from '../translator.ts';
 import { ApiError, type Session, type User } from './api-client.ts';
 import { isOutcomeUnknown } from './problem-text.ts';
 
@@ -48,8 +49,8 @@ export function usePurchase({ api, user, onUserChange }: Session) {
 
 function describeSuccess(name: string, user: User): string {
   return user.name === name.toLowerCase()
-    ? `${user.name}@${location.host} is yours now. Payments to it arrive in this account.`
-    : `You have bought ${name} before, and have chosen another name since.`;
+    ? t('account.nameBought', { address: `${user.name}@${location.host}` })
+    : t('account.nameBoughtBefore', { name });
 }
 
 const EMPTY_DRAFT = {

@@ -1,5 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
-import { CopyableText, QrCode, Sats, Section } from '../../elements.ts';
+import { CopyableText, QrCode, Section } from '../../elements.ts';
+import { rich, t } from '../translator.ts';
 import type { ApiClient, Session } from './api-client.ts';
 import {
   Button,
@@ -31,19 +32,21 @@ export function UsernameSection(session: UsernameProps) {
   const purchase = usePurchase(session);
   const { order, success } = purchase;
   const heading = useFocusOnChange<HTMLHeadingElement>(order?.name);
-  const nameTitle = user.name === undefined ? 'Get a username' : 'Change your username';
+  const nameTitle = user.name === undefined ? 'account.getUsername' : 'account.changeUsername';
   return (
-    <Section title="Username">
+    <Section title={t('account.usernameTitle')}>
       {user.name !== undefined && (
-        <CopyableText text={`${user.name}@${location.host}`} label="Copy address" />
+        <CopyableText text={`${user.name}@${location.host}`} label={t('account.copyAddress')} />
       )}
       <Status text={success} />
-      <Problem text={info.problem && `${info.problem} Then reload the page.`} />
-      {info.data !== null && terms === undefined && <p>Usernames are not sold on this server.</p>}
+      <Problem text={info.problem && t('account.thenReload', { problem: info.problem })} />
+      {info.data !== null && terms === undefined && <p>{t('account.usernamesNotSold')}</p>}
       {terms !== undefined && (
         <>
           <h3 ref={heading} tabIndex={-1} class="breakable">
-            {order === null ? nameTitle : `Pay for ${order.name}@${location.host}`}
+            {order === null
+              ? t(nameTitle)
+              : t('account.payForUsername', { address: `${order.name}@${location.host}` })}
           </h3>
           {order === null ? (
             <UsernameForm {...session} purchase={purchase} terms={terms} />
@@ -74,27 +77,18 @@ function UsernameForm({ api, user, graceDays, purchase, terms }: UsernameProps &
   return (
     <>
       <p>
-        {terms.amount === 0 ? (
-          'Usernames are free here.'
-        ) : (
-          <>
-            A username costs <Sats amount={terms.amount} />, which you pay with ecash.
-          </>
-        )}
-        {ownName !== undefined && (
-          <>
-            {' '}
-            A new name replaces <strong class="breakable">{ownName}</strong>: payers cannot pay to
-            the old name any more.{' '}
-            {graceDays === 0
-              ? 'Then others can take it.'
-              : `For ${graceDays} ${graceDays === 1 ? 'day' : 'days'}, only you can take it back, free of charge.`}
-          </>
-        )}
+        {terms.amount === 0
+          ? t('account.usernamesFree')
+          : t('account.usernamePrice', { price: terms.amount })}{' '}
+        {ownName !== undefined &&
+          rich(graceDays === 0 ? 'account.replacesNow' : 'account.replacesLater', {
+            name: <strong class="breakable">{ownName}</strong>,
+            days: graceDays,
+          })}
       </p>
       <FieldForm
         id="username"
-        label="Username"
+        label={t('account.usernameTitle')}
         value={name}
         onText={(text) => changeDraft({ name: text.trim() })}
         attributes={{
@@ -103,8 +97,8 @@ function UsernameForm({ api, user, graceDays, purchase, terms }: UsernameProps &
           'aria-describedby': 'username-availability username-problem',
         }}
         problem={problem}
-        button={terms.amount === 0 ? 'Get this name' : 'Buy this name'}
-        busyButton={isRunning && 'Checking the name…'}
+        button={t(terms.amount === 0 ? 'account.getName' : 'account.buyName')}
+        busyButton={isRunning && t('account.checkingName')}
         onSubmit={run}
       />
       <p
@@ -117,11 +111,8 @@ function UsernameForm({ api, user, graceDays, purchase, terms }: UsernameProps &
       </p>
       {token !== '' && (
         <>
-          <p class="hint">
-            This token is kept. It appears again in the next step. Or copy it, and take it back into
-            your wallet if it is unspent.
-          </p>
-          <CopyableText text={token} label="Copy token" />
+          <p class="hint">{t('account.tokenKept')}</p>
+          <CopyableText text={token} label={t('account.copyToken')} />
         </>
       )}
     </>
@@ -146,37 +137,32 @@ function PaymentForm({
   return (
     <div class="columns">
       <div>
-        <h4>1. Pay the request</h4>
+        <h4>{t('account.payRequest')}</h4>
         <p>
-          Scan or copy this request with a Cashu wallet that pays requests. Or create a token over{' '}
-          <strong>
-            <Sats amount={terms.amount} />
-          </strong>{' '}
-          in your wallet. The ecash must be from this mint:{' '}
-          <code class="breakable">{terms.mints[0]}</code>
+          {rich('account.payRequestText', {
+            price: <strong>{t('sats', { amount: terms.amount })}</strong>,
+            mint: <code class="breakable">{terms.mints[0]}</code>,
+          })}
         </p>
-        <QrCode text={order.request} label="QR code of the payment request" />
-        <CopyableText text={order.request} label="Copy request" />
+        <QrCode text={order.request} label={t('account.requestCode')} />
+        <CopyableText text={order.request} label={t('account.copyRequest')} />
       </div>
       <div>
-        <h4>2. Paste the token</h4>
+        <h4>{t('account.pasteToken')}</h4>
         <FieldForm
           id="token"
-          label="Token from your wallet"
+          label={t('account.tokenLabel')}
           value={draft.token}
           onText={(token) => changeDraft({ token })}
           attributes={{ rows: 5, readOnly: isRunning, placeholder: 'cashuB…' }}
-          hint={
-            'The token stays in this field until the name is yours. If something fails, you can use it again: the ' +
-            'server never spends a token twice.'
-          }
+          hint={t('account.tokenHint')}
           problem={tokenProblem ?? problem}
-          button="Buy"
-          busyButton={isRunning && 'Buying…'}
+          button={t('account.buy')}
+          busyButton={isRunning && t('account.buying')}
           onSubmit={submit}
         >
           <Button aria-disabled={isRunning} onClick={() => isRunning || cancelOrder()}>
-            Choose another name
+            {t('account.chooseName')}
           </Button>
         </FieldForm>
       </div>
@@ -185,12 +171,11 @@ function PaymentForm({
 }
 
 const UNAVAILABLE_TEXTS = {
-  invalid: 'A username has 3 to 64 letters (a to z) and digits, and does not begin with npub1.',
-  reserved: 'This name is reserved. Choose another name.',
-  taken:
-    'This name is taken. If you gave it up a short time ago, you can still take it back free of charge.',
-  not_for_sale: 'Usernames are not sold here any more.',
-};
+  invalid: 'account.nameInvalid',
+  reserved: 'account.nameReserved',
+  taken: 'account.nameTaken',
+  not_for_sale: 'account.namesNotForSale',
+} as const;
 
 async function checkName(
   api: ApiClient,
@@ -202,7 +187,7 @@ async function checkName(
     return null;
   }
   if (name.toLowerCase() === ownName) {
-    return { state: 'unavailable', text: 'This is your username already.' };
+    return { state: 'unavailable', text: t('account.nameIsYours') };
   }
   // While the user types, each further character aborts the signal.
   await new Promise((resolve) => setTimeout(resolve, 300));
@@ -211,6 +196,9 @@ async function checkName(
     `/api/v2/names/${encodeURIComponent(name)}`,
   );
   return data.reason === undefined
-    ? { state: 'available', text: `${data.name}@${location.host} is available.` }
-    : { state: 'unavailable', text: UNAVAILABLE_TEXTS[data.reason] };
+    ? {
+        state: 'available',
+        text: t('account.nameAvailable', { address: `${data.name}@${location.host}` }),
+      }
+    : { state: 'unavailable', text: t(UNAVAILABLE_TEXTS[data.reason]) };
 }

@@ -1,12 +1,12 @@
 import { render } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { parseAmount } from '../../amount.ts';
-import { CopyableText, Sats, Section } from '../../elements.ts';
+import { CopyableText, Section } from '../../elements.ts';
 import { Button, FieldForm, Problem, Status, useAction, useLoaded } from '../account/elements.tsx';
 import { type AccountSession, restoreSession } from '../account/restore-session.ts';
 import { followTabs } from '../account/tabs.ts';
 import { getElement } from '../common.ts';
-import { getText } from '../texts.ts';
+import { language, link, rich, t } from '../translator.ts';
 import type { Holding } from './holdings.ts';
 import { offerPayment } from './lightning.ts';
 import { formatMint } from './mint-problem.ts';
@@ -19,16 +19,18 @@ function Page() {
   const session = data?.session;
   useEffect(() => {
     if (session === null) {
-      location.replace('/account#collect');
+      location.replace(`${link('/account')}#collect`);
     }
   }, [session]);
   return (
     <>
-      <h1>Collect</h1>
+      <h1>{t('collect.title')}</h1>
       <Problem text={problem} onRetry={reload} />
-      <Problem text={isSecureContext ? null : 'Collecting in the browser needs HTTPS.'} />
+      <Problem text={isSecureContext ? null : t('collect.needsHttps')} />
       {isSecureContext && session && <Wallet {...session} />}
-      {isSecureContext && !session && problem === null && <p class="loading">Loading…</p>}
+      {isSecureContext && !session && problem === null && (
+        <p class="loading">{t('account.loading')}</p>
+      )}
     </>
   );
 }
@@ -46,31 +48,24 @@ function Wallet(session: AccountSession) {
   useEffect(() => {
     const leave = () => {
       globalThis.onbeforeunload = null;
-      location.replace('/account');
+      location.replace(link('/account'));
     };
     return followTabs(session.user, () => undefined, leave);
   }, []);
   return (
     <>
       <WaitingSection wallet={wallet} />
-      <Section title="In this browser">
-        <p>
-          Ecash is like cash: this browser keeps it, and nobody can replace it. Take it into your
-          wallet soon, because browsers delete their data if you tell them to, and some do so by
-          themselves after a week.
-        </p>
-        {spendable.length === 0 && <p class="hint">There is no ecash here now.</p>}
+      <Section title={t('collect.inBrowser')}>
+        <p>{t('collect.inBrowserText')}</p>
+        {spendable.length === 0 && <p class="hint">{t('collect.empty')}</p>}
         {shownMints.current.map((mintUrl) => (
           <MintBalance key={mintUrl} mintUrl={mintUrl} wallet={wallet} />
         ))}
         <Unfinished wallet={wallet} />
       </Section>
       {tokens.length > 0 && (
-        <Section title="Tokens that nobody has taken yet">
-          <p>
-            Paste or scan a token in your wallet. Whoever gets it first owns the money. It
-            disappears from this list when it has been taken.
-          </p>
+        <Section title={t('collect.tokensTitle')}>
+          <p>{t('collect.tokensText')}</p>
           <ul class="payments">
             {tokens.map((token) => (
               <TokenItem key={token.id} token={token} wallet={wallet} />
@@ -101,15 +96,18 @@ function WaitingSection({ wallet }: WalletProps) {
   }, []);
   const isLoading = list.data === null && list.problem === null;
   return (
-    <Section title="Waiting">
+    <Section title={t('collect.waiting')}>
       <p class="total">
-        {isLoading ? '…' : <Sats amount={sum(collectable.map(({ amount }) => amount))} />}
+        {isLoading ? '…' : t('sats', { amount: sum(collectable.map(({ amount }) => amount)) })}
       </p>
       <p class="hint breakable">
-        {isLoading && 'Reading your payments…'}
-        {!isLoading && collectable.length === 0 && 'Nothing is waiting at the moment.'}
+        {isLoading && t('account.readingPayments')}
+        {!isLoading && collectable.length === 0 && t('collect.nothingWaiting')}
         {collectable.length > 0 &&
-          `${formatPayments(collectable.length)} at ${listMints(collectable).map(formatMint).join(', ')}`}
+          t('collect.waitingAt', {
+            count: collectable.length,
+            mints: listMints(collectable).map(formatMint).join(', '),
+          })}
       </p>
       {(isRunning || collectable.length > 0) && (
         <p>
@@ -119,23 +117,19 @@ function WaitingSection({ wallet }: WalletProps) {
             aria-disabled={isRunning}
             onClick={() => void run()}
           >
-            {isRunning ? 'Collecting…' : 'Collect'}
+            {t(isRunning ? 'collect.collecting' : 'collect.title')}
           </button>
         </p>
       )}
       <Problem text={list.problem} onRetry={list.reload} />
       <Problem text={problem} />
-      {refused.map(({ id, mintUrl, amountSat, problem: reason }) => (
+      {refused.map(({ id, mintUrl, amountSat, problem: reason = '' }) => (
         <p key={id} class="problem">
-          {formatMint(mintUrl)} refuses to pay out <Sats amount={amountSat} />. It says: {reason}
+          {t('collect.refusedPayment', { mint: formatMint(mintUrl), amount: amountSat, reason })}
         </p>
       ))}
       {locked.length > 0 && (
-        <p>
-          <Sats amount={sum(locked.map(({ amount }) => amount))} /> more are locked to your Nostr
-          key, which this page does not have: collect them in a wallet that has the key and signs
-          with it, such as one built with cdk.
-        </p>
+        <p>{t('collect.locked', { amount: sum(locked.map(({ amount }) => amount)) })}</p>
       )}
     </Section>
   );
@@ -152,7 +146,7 @@ function MintBalance({ wallet, mintUrl }: WalletProps & { mintUrl: string }) {
     setStatus(null);
     await wallet.withMint(mintUrl, (mint) => mint.createToken(readAmount(amount)));
     setAmount('');
-    setStatus('The token was created. It is in the list below.');
+    setStatus(t('collect.tokenCreated'));
   });
   const ask = useAction(async () => {
     setStatus(null);
@@ -166,35 +160,33 @@ function MintBalance({ wallet, mintUrl }: WalletProps & { mintUrl: string }) {
     const feeSat = await wallet.withMint(mintUrl, (mint) => mint.pay(accepted));
     setDestination('');
     setAmount('');
-    setStatus(`Paid ${formatSats(accepted.amountSat)}. The fee was ${formatSats(feeSat)}.`);
+    setStatus(t('collect.paid', { amount: accepted.amountSat, fee: feeSat }));
   });
   const held = wallet.spendable.filter((holding) => holding.mintUrl === mintUrl);
   return (
     <>
       {held.length > 0 && (
         <div class="balance">
-          <p class="total">
-            <Sats amount={sum(held.map(({ amountSat }) => amountSat))} />
-          </p>
-          <p class="hint breakable">Ecash of {formatMint(mintUrl)}</p>
+          <p class="total">{t('sats', { amount: sum(held.map(({ amountSat }) => amountSat)) })}</p>
+          <p class="hint breakable">{t('collect.ecashOf', { mint: formatMint(mintUrl) })}</p>
           <FieldForm
             id={`amount-${id}`}
-            label="Amount in sats"
+            label={t('amount.label')}
             value={amount}
             onText={(text) => {
               setAmount(text);
               setOffer(null);
             }}
-            attributes={{ inputMode: 'numeric', placeholder: 'everything' }}
-            hint="Applies to a token and to a Lightning address. If the field is empty, it means everything."
+            attributes={{ inputMode: 'numeric', placeholder: t('collect.everything') }}
+            hint={t('collect.amountHint')}
             problem={create.problem}
-            button="Create token"
-            busyButton={create.isRunning && 'Creating…'}
+            button={t('collect.createToken')}
+            busyButton={create.isRunning && t('collect.creatingToken')}
             onSubmit={create.run}
           />
           <FieldForm
             id={`destination-${id}`}
-            label="Or pay it to a Lightning address or invoice"
+            label={t('collect.payTo')}
             value={destination}
             onText={(text) => {
               setDestination(text);
@@ -202,25 +194,24 @@ function MintBalance({ wallet, mintUrl }: WalletProps & { mintUrl: string }) {
             }}
             attributes={{ inputMode: 'email', placeholder: 'alice@wallet.example' }}
             problem={ask.problem ?? pay.problem}
-            button="Show the fee"
+            button={t('collect.showFee')}
             isSecondary
-            busyButton={(ask.isRunning && 'Asking…') || (pay.isRunning && 'Paying…')}
+            busyButton={
+              (ask.isRunning && t('collect.asking')) || (pay.isRunning && t('collect.paying'))
+            }
             onSubmit={ask.run}
           />
         </div>
       )}
       {offer !== null && (
         <fieldset class="card">
-          <legend class="visually-hidden">Confirm the payment</legend>
-          <p>
-            Pay <Sats amount={offer.amountSat} />? The fee is at most{' '}
-            <Sats amount={offer.maxFeeSat} />.
-          </p>
+          <legend class="visually-hidden">{t('collect.confirm')}</legend>
+          <p>{t('collect.confirmText', { amount: offer.amountSat, fee: offer.maxFeeSat })}</p>
           <p class="row">
             <button type="button" onClick={() => void pay.run(offer)}>
-              Pay
+              {t('collect.pay')}
             </button>
-            <Button onClick={() => setOffer(null)}>Cancel</Button>
+            <Button onClick={() => setOffer(null)}>{t('account.cancel')}</Button>
           </p>
         </fieldset>
       )}
@@ -234,14 +225,13 @@ function Unfinished({ wallet: { unfinished, problems, finish } }: WalletProps) {
   const texts = Object.values(problems);
   return unfinished.length === 0 ? null : (
     <>
-      <h3>In progress</h3>
+      <h3>{t('collect.inProgress')}</h3>
       {unfinished.map(({ id, mintUrl, amountSat, melt }) => (
         <p key={id} class="unfinished breakable">
-          <strong>
-            <Sats amount={amountSat} />
-          </strong>{' '}
-          at {formatMint(mintUrl)}{' '}
-          {melt === undefined ? 'are on the way into this browser.' : 'are being paid.'}
+          {rich(melt === undefined ? 'collect.arriving' : 'collect.beingPaid', {
+            amount: <strong>{t('sats', { amount: amountSat })}</strong>,
+            mint: formatMint(mintUrl),
+          })}
         </p>
       ))}
       {texts.length > 0 && (
@@ -250,7 +240,7 @@ function Unfinished({ wallet: { unfinished, problems, finish } }: WalletProps) {
             {texts.join(' ')}
           </p>
           <Button aria-disabled={isRunning} onClick={() => void run()}>
-            {isRunning ? 'Asking the mint…' : 'Try again'}
+            {t(isRunning ? 'collect.askingMint' : 'account.tryAgain')}
           </Button>
         </>
       )}
@@ -265,34 +255,32 @@ function TokenItem({ token, wallet }: WalletProps & { token: Holding }) {
   return (
     <li class="token">
       <p class="row">
-        <strong>
-          <Sats amount={token.amountSat} />
-        </strong>
+        <strong>{t('sats', { amount: token.amountSat })}</strong>
         <span class="hint breakable">{formatMint(token.mintUrl)}</span>
         <time class="hint" dateTime={new Date(token.createdAtMs).toISOString()}>
-          {new Date(token.createdAtMs).toLocaleString(undefined, {
+          {new Date(token.createdAtMs).toLocaleString(language, {
             dateStyle: 'medium',
             timeStyle: 'short',
           })}
         </time>
       </p>
-      <CopyableText text={text} label="Copy token" />
+      <CopyableText text={text} label={t('account.copyToken')} />
       <p class="row">
         <a class="button secondary" href={`cashu:${text}`}>
-          Open in wallet
+          {t('collect.openInWallet')}
         </a>
         {'share' in navigator && (
           <Button onClick={() => void navigator.share({ text }).catch(() => undefined)}>
-            Share
+            {t('collect.share')}
           </Button>
         )}
         <Button aria-disabled={takeBack.isRunning} onClick={() => void takeBack.run()}>
-          {takeBack.isRunning ? 'Taking back…' : 'Take back'}
+          {t(takeBack.isRunning ? 'collect.takingBack' : 'collect.takeBack')}
         </Button>
       </p>
       <Problem text={takeBack.problem} />
       <details onToggle={({ currentTarget }) => setIsOpen(currentTarget.open)}>
-        <summary>QR code</summary>
+        <summary>{t('collect.qrCode')}</summary>
         {isOpen && <TokenQrCode token={text} />}
       </details>
     </li>
@@ -306,21 +294,13 @@ function readAmount(text: string): number | null {
   }
   const amount = parseAmount(text);
   if (typeof amount !== 'number') {
-    throw new Error(getText(amount));
+    throw new Error(t(amount));
   }
   return amount;
 }
 
 function sum(amounts: readonly number[]): number {
   return amounts.reduce((total, amount) => total + amount, 0);
-}
-
-function formatSats(amountSat: number): string {
-  return `${amountSat.toLocaleString()} ${amountSat === 1 ? 'sat' : 'sats'}`;
-}
-
-function formatPayments(count: number): string {
-  return `${count.toLocaleString()} ${count === 1 ? 'payment' : 'payments'}`;
 }
 
 const root = getElement('collect', HTMLElement);

@@ -1,3 +1,4 @@
+import { t } from '../translator.ts';
 import { MAX_LNURL_RESPONSE_LENGTH, MINT_TIMEOUT_MS } from './limits.ts';
 import { type MintWallet, NotEnoughError, type PaymentOffer } from './mint-wallet.ts';
 
@@ -26,7 +27,7 @@ export async function offerPayment(
 async function quoteAddress(mint: MintWallet, address: string, amountSat: number) {
   const offer = await mint.quotePayment(await requestInvoice(address, amountSat));
   if (offer.amountSat !== amountSat) {
-    throw new Error('The Lightning address returned an invoice over another amount.');
+    throw new Error(t('collect.otherAmount'));
   }
   return offer;
 }
@@ -47,20 +48,18 @@ async function requestInvoice(address: string, amountSat: number): Promise<strin
   const { callback, minSendable, maxSendable } = offer;
   const amountMsat = amountSat * 1_000;
   if (offer['tag'] !== 'payRequest' || typeof callback !== 'string' || !URL.canParse(callback)) {
-    throw new Error('This is not a Lightning address.');
+    throw new Error(t('collect.noAddress'));
   }
   if (amountMsat < Number(minSendable) || amountMsat > Number(maxSendable)) {
-    const [min, max] = [minSendable, maxSendable].map((limit) => Number(limit) / 1_000);
-    throw new Error(
-      `This address accepts ${min?.toLocaleString()} to ${max?.toLocaleString()} sats.`,
-    );
+    const [min, max] = [Number(minSendable) / 1_000, Number(maxSendable) / 1_000];
+    throw new Error(t('collect.addressRange', { min, max }));
   }
   const url = new URL(callback);
   url.searchParams.set('amount', String(amountMsat));
   const { pr } = await fetchLnurl(url.href);
   const invoice = parseInvoice(String(pr));
   if (invoice === null) {
-    throw new Error('The Lightning address returned no invoice.');
+    throw new Error(t('collect.noInvoice'));
   }
   return invoice;
 }
@@ -73,13 +72,11 @@ async function fetchLnurl(url: string): Promise<Record<string, unknown>> {
     const text = await response.text();
     body = text.length > MAX_LNURL_RESPONSE_LENGTH ? {} : JSON.parse(text);
   } catch {
-    throw new Error(
-      'The Lightning address does not answer, or does not accept requests of web pages. Paste an invoice instead.',
-    );
+    throw new Error(t('collect.addressNoAnswer'));
   }
   if (body['status'] === 'ERROR') {
     const reason = String(body['reason']).slice(0, 200);
-    throw new Error(`The Lightning address refused: ${reason}`);
+    throw new Error(t('collect.addressRefused', { reason }));
   }
   return body;
 }

@@ -4,16 +4,17 @@ import {
   NetworkError,
   RateLimitError,
 } from '@cashu/cashu-ts';
+import { t } from '../translator.ts';
 import { MINT_TIMEOUT_MS } from './limits.ts';
 import { PaymentFailedError } from './mint-wallet.ts';
 
 /** Says in words why something at a mint failed. */
 export async function describeMintProblem(error: unknown, mintUrl: string): Promise<string> {
-  const name = formatMint(mintUrl);
+  const mint = formatMint(mintUrl);
   if (error instanceof PaymentFailedError) {
-    const reason =
-      error.cause === null ? '' : `${await describeMintProblem(error.cause, mintUrl)} `;
-    return `The payment was not made. ${reason}The ecash is in this browser again.`;
+    return error.cause === null
+      ? t('collect.interrupted')
+      : t('collect.notPaid', { reason: await describeMintProblem(error.cause, mintUrl) });
   }
   if (error instanceof NetworkError) {
     // A response that the page may not read ends as a network error, too.
@@ -23,17 +24,17 @@ export async function describeMintProblem(error: unknown, mintUrl: string): Prom
         () => false,
       );
     return !(await canReach('cors')) && (await canReach('no-cors'))
-      ? `${name} does not accept requests of web pages (CORS), so only a wallet app can collect there.`
-      : `${name} does not answer. Nothing is lost. Try again later.`;
+      ? t('collect.noCors', { mint })
+      : t('collect.noAnswer', { mint });
   }
   if (error instanceof RateLimitError) {
-    return `${name} limits requests. Nothing is lost. Try again in two minutes.`;
+    return t('collect.limited', { mint });
   }
   if (error instanceof MintOperationError) {
-    return `${name} refused: ${error.message.slice(0, 200)}`;
+    return t('collect.refused', { mint, reason: error.message.slice(0, 200) });
   }
   if (error instanceof HttpResponseError) {
-    return `${name} failed (status ${error.status}). Nothing is lost. Try again in a minute.`;
+    return t('collect.failed', { mint, status: error.status });
   }
   return error instanceof Error ? error.message : String(error);
 }

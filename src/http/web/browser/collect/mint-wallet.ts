@@ -15,6 +15,7 @@ import {
   sumProofs,
   Wallet,
 } from '@cashu/cashu-ts';
+import { t } from '../translator.ts';
 import {
   type Holding,
   isSpendable,
@@ -43,11 +44,7 @@ export class NotEnoughError extends Error {
   readonly maxPaymentSat: number;
 
   constructor(neededSat: number, maxPaymentSat: number) {
-    const needed = neededSat.toLocaleString();
-    const max = maxPaymentSat.toLocaleString();
-    super(
-      `This costs up to ${needed} sats with the fee. You can pay at most ${max} sats from this mint.`,
-    );
+    super(t('collect.notEnough', { needed: neededSat, max: maxPaymentSat }));
     this.maxPaymentSat = maxPaymentSat;
   }
 }
@@ -153,9 +150,7 @@ export class MintWallet {
   async quotePayment(invoice: string): Promise<PaymentOffer> {
     await this.#wallet.loadMint();
     if (!this.#wallet.getMintInfo().isSupported(8).supported) {
-      throw new Error(
-        'This mint gives no change, so that paying could cost too much. Create a token instead.',
-      );
+      throw new Error(t('collect.noChange'));
     }
     const quote = await this.#wallet.createMeltQuoteBolt11(invoice);
     const proofs = this.#selectForPayment(await this.#listProofs(), quote);
@@ -419,7 +414,7 @@ export class MintWallet {
         throw error;
       });
     if (quote.state === MeltQuoteState.PENDING) {
-      throw new PaymentPendingError('The payment is under way. The page looks again by itself.');
+      throw new PaymentPendingError(t('collect.pending'));
     }
     if (quote.state === MeltQuoteState.PAID) {
       return await this.#storeChange(holding, quote.change ?? []);

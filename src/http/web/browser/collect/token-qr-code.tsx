@@ -1,5 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
 import { QrCode } from '../../elements.ts';
+import { t } from '../translator.ts';
 import { MAX_STATIC_QR_LENGTH } from './limits.ts';
 import { encodeParts } from './qr-parts.ts';
 
@@ -13,5 +14,5 @@ export function TokenQrCode({ token }: { token: string }) {
     const timer = setInterval(() => setFrame((current) => current + 1), FRAME_MS);
     return () => clearInterval(timer);
   }, []);
-  return <QrCode text={parts[frame % parts.length] ?? token} label="QR code of the token" />;
+  return <QrCode text={parts[frame % parts.length] ?? token} label={t('collect.tokenQrCode')} />;
 }

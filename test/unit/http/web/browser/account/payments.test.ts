@@ -1,3 +1,4 @@
+import '../../../../../helpers/web/english-page.ts';
 import { describe, expect, it } from 'vitest';
 import {
   formatPaymentsCsv,

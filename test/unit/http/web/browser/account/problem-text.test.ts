@@ -1,3 +1,4 @@
+import '../../../../../helpers/web/english-page.ts';
 import { expect, it } from 'vitest';
 import { ApiError } from '../../../../../../src/http/web/browser/account/api-client.ts';
 import {

@@ -1,3 +1,4 @@
+import '../../../../../helpers/web/english-page.ts';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import {
   parseBunkerUri,
@@ -18,7 +19,7 @@ describe('waitForSigner', () => {
   const { signal } = new AbortController();
 
   it('says after two minutes that the signer did not respond', async () => {
-    const response = waitForSigner('Your signer', pending, signal);
+    const response = waitForSigner('signer', pending, signal);
     vi.advanceTimersByTime(120_000);
     await expect(response).rejects.toThrow('Your signer did not respond within 2 minutes.');
   });
