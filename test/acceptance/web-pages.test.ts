@@ -232,9 +232,9 @@ describe('the language of a page', () => {
 
   it('is the one of the link that the person chose, also on the pages that follow', async () => {
     const { npub } = environment.newWallet();
-    const { html } = await openIn('ja', `/${npub}?amount=21&comment=${SECRET_KEY}&lang=de`);
+    const { html } = await openIn('ja', `/${npub}?amount=21&comment=a?${SECRET_KEY}&lang=de`);
     expect(html).toContain('<h2 id="P0-0">Wie viel?</h2>');
-    expect(html).toMatch(/href="\?amount=21&amp;comment=&amp;lang=fr"/);
+    expect(html).toMatch(/href="\?amount=21&amp;comment=a%3F&amp;lang=fr"/);
     const [, action = ''] = /<form method="post" action="([^"]+)"/.exec(html) ?? [];
     expect(action).toBe(`/${npub}?lang=de`);
     const body = new URLSearchParams({ amount: '1,5' });

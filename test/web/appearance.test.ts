@@ -135,18 +135,15 @@ it.each(['de', 'es', 'fr', 'ja', 'pt'])(
       viewport: { width: 320, height: 640 },
       expectedStatuses: [404],
     });
-    await page.screenshot({ path: `test-results/web/home-${language}.png`, fullPage: true });
     await expectNoOverflow(page);
     await page.locator('#recipient').fill(npub);
     await page.locator('main form button').click();
     await page.locator('#amount').fill('21000');
-    await page.screenshot({ path: `test-results/web/payment-${language}.png`, fullPage: true });
     await expectNoOverflow(page);
     await page.locator('#create-invoice').click();
     environment.mint.pay((await page.locator('#request').textContent()) ?? '');
     await expectNoOverflow(page);
     await page.locator('.paid').waitFor();
-    await page.screenshot({ path: `test-results/web/invoice-${language}.png`, fullPage: true });
     await expectNoOverflow(page);
     await page.goto(`${environment.origin}/no/such/page?lang=${language}`);
     await expectNoOverflow(page);
@@ -154,16 +151,13 @@ it.each(['de', 'es', 'fr', 'ja', 'pt'])(
     await page.goto(`${environment.origin}/account?lang=${language}`);
     const signIn = page.locator('section button').first();
     await signIn.waitFor();
-    await page.screenshot({ path: `test-results/web/sign-in-${language}.png`, fullPage: true });
     await expectNoOverflow(page);
     await signIn.click();
     await page.locator('#username').waitFor();
-    await page.screenshot({ path: `test-results/web/account-${language}.png`, fullPage: true });
     await expectNoOverflow(page);
     await page.locator('a[href^="/collect"]').click();
     await page.locator('#collect .total').waitFor();
     expect(await page.locator('html').getAttribute('lang')).toBe(language);
-    await page.screenshot({ path: `test-results/web/collect-${language}.png`, fullPage: true });
     await expectNoOverflow(page);
   },
 );

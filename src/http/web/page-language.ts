@@ -37,7 +37,7 @@ function prepareLanguage(code: string, texts: Texts) {
 
 /** Chooses the language by the parameter `lang`, which the links of the page keep, or else by the browser's settings. */
 export function choosePageLanguage({ url, headers }: FastifyRequest): PageLanguage {
-  const query = removeSecretKeys(url.split('?')[1] ?? '');
+  const { query } = splitUrl(removeSecretKeys(url));
   const parameter = new URLSearchParams(query).get('lang');
   const chosen = CODES.find((code) => code === parameter);
   const code = chosen ?? negotiateLanguage(headers['accept-language']);
@@ -57,10 +57,16 @@ function negotiateLanguage(header = '') {
   return negotiate(header.toLowerCase().replaceAll(/-\w+/g, ''), CODES) ?? 'en';
 }
 
-/** Sets the parameter `lang` of a path. */
-function setLanguage(pathAndQuery: string, code: string): string {
-  const [path = '', query] = pathAndQuery.split('?');
+/** Sets the parameter `lang` of a path, of a query, or of both. */
+function setLanguage(url: string, code: string): string {
+  const { path, query } = splitUrl(url);
   const parameters = new URLSearchParams(query);
   parameters.set('lang', code);
   return `${path}?${parameters}`;
+}
+
+/** Works for any path of a request, such as `//[`, which is not a valid relative URL. */
+function splitUrl(url: string): { path: string; query: string } {
+  const [path = '', ...query] = url.split('?');
+  return { path, query: query.join('?') };
 }
