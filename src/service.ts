@@ -234,7 +234,7 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
     mintPolicy,
     maxReceiptsPerHour: limits.zapReceiptsPerRecipientPerHour,
     allowPrivateNetworks,
-    connect: egress.connect,
+    egress,
   });
   const quotes = createQuotesModule({
     ...shared,

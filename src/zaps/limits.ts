@@ -97,7 +97,7 @@ export const RELAY_LIST_LIMITS = {
   maxParsedTags: 100,
 };
 
-/** For the names in Nostr profiles of recipients (NIP-01). */
+/** For the Nostr profiles of recipients (NIP-01, NIP-05). */
 export const PROFILE_LIMITS = {
   /** Users change their profiles a few times a year, and those without a profile may publish one. */
   ttlMs: HOUR_MS,
@@ -112,6 +112,8 @@ export const PROFILE_LIMITS = {
   maxWriteRelays: 3,
   /** In UTF-16 code units. Usual profiles are below 2,000. */
   maxContentLength: 16 * 1024,
-  /** In UTF-16 code units. Longer names do not fit into a line. */
+  /** In UTF-16 code units. Longer names and identifiers do not fit into a line. */
   maxNameLength: 50,
+  /** Some hosts return all their names, whichever was asked for. */
+  maxIdentifierBytes: 256 * 1024,
 };

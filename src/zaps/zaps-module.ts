@@ -2,7 +2,7 @@ import type { Clock } from '../clock.ts';
 import type { Db } from '../database/transaction.ts';
 import type { Logger } from '../log.ts';
 import type { MintPolicy } from '../mints/mint-policy.ts';
-import type { WebSocketConnector } from '../net/guarded-websocket.ts';
+import type { Egress } from '../net/egress.ts';
 import { loadEventSigner, loadEventVerifier } from '../nostr/events.ts';
 import { ProfileCache } from './profile-cache.ts';
 import { ReceiptDispatcher } from './receipt-dispatcher.ts';
@@ -19,17 +19,17 @@ interface ZapsModuleOptions {
   /** Per recipient; 0: no limit. */
   maxReceiptsPerHour: number;
   allowPrivateNetworks: boolean;
-  connect: WebSocketConnector;
+  egress: Egress;
   clock: Clock;
   monotonicMs: () => number;
   log: Logger;
 }
 
 export async function createZapsModule(options: ZapsModuleOptions) {
-  const { secretKey, mintPolicy, connect, clock, log } = options;
+  const { secretKey, mintPolicy, egress, clock, log } = options;
   const verifyEvent = await loadEventVerifier();
   const signer = secretKey === null ? null : await loadEventSigner(secretKey);
-  const relayPool = new RelayPool(connect, { signer, verifyEvent, clock, log });
+  const relayPool = new RelayPool(egress.connect, { signer, verifyEvent, clock, log });
   const receiptDispatcher = new ReceiptDispatcher({ ...options, relayPool });
   const recipientRelays = new RelayListCache({ ...options, relayPool });
   return {
@@ -44,6 +44,11 @@ export async function createZapsModule(options: ZapsModuleOptions) {
     },
     receiptDispatcher,
     recipientRelays,
-    profiles: new ProfileCache({ ...options, relayPool, recipientRelays }),
+    profiles: new ProfileCache({
+      ...options,
+      fetch: egress.createFetch(),
+      relayPool,
+      recipientRelays,
+    }),
   };
 }

@@ -1,5 +1,7 @@
 import { type EventTemplate, finalizeEvent } from 'nostr-tools';
-import { expect, it } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
+import { createEgress, type Egress } from '../../src/net/egress.ts';
+import type { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { eventually } from '../helpers/eventually.ts';
 import type { RecipientClient } from '../helpers/recipients/recipient-client.ts';
 import type { FakeNostrRelay } from '../helpers/relays/fake-nostr-relay.ts';
@@ -18,11 +20,34 @@ const WINDOW_MS = 10_000;
 const environment = useTestEnvironment();
 let addressCount = 0;
 
+/** What hosts return for identifiers (NIP-05), by URL. */
+const identifierResponses = new Map<string, unknown>();
+
+/** Hosts of identifiers are the only ones that no test can start, because they need public names and certificates. */
+function createTestEgress(operatorUrls: string[]): Egress {
+  const egress = createEgress({ allowPrivateNetworks: true, operatorUrls });
+  onTestFinished(() => egress.close());
+  const createFetch = () => {
+    const fetch = egress.createFetch();
+    const request: GuardedFetch['request'] = async (options) => {
+      const json = identifierResponses.get(options.url);
+      return json === undefined
+        ? fetch.request(options)
+        : { outcome: 'responded', status: 200, headers: new Map(), json, text: '' };
+    };
+    return Object.assign(Object.create(fetch), { request }) as GuardedFetch;
+  };
+  return { ...egress, createFetch };
+}
+
 async function openService(env: Record<string, string> = {}) {
   const relay = await startFakeRelay();
   const clock = new TestClock();
   const settings = { ZAP_RELAYS: relay.url, TRUST_PROXY: '127.0.0.1', ...env };
-  const { url } = await useAdditionalService(environment, settings, { clock: clock.now });
+  const { url } = await useAdditionalService(environment, settings, {
+    clock: clock.now,
+    egress: createTestEgress([relay.url, environment.mint.url]),
+  });
   /** Returns the text that a payment page shows about the profile; undefined if there is none. */
   const open = async ({ npub }: RecipientClient) => {
     addressCount += 1;
@@ -75,6 +100,21 @@ it('appear after the first visit, and the newest profile at the relays of the re
   await eventually(() => expect(connections.opened).toBeGreaterThan(openedBefore));
   await relay.waitForEvents(() => connections.open === 0);
   expect(await open(wallet)).toBe('Nostr profile: |renamed|');
+});
+
+it('appear with an identifier (NIP-05) that its host confirms', async () => {
+  const [alice, bob] = [environment.newWallet(), environment.newWallet()];
+  const { relay, open, waitForText } = await openService();
+  identifierResponses.set('https://alice.example/.well-known/nostr.json?name=alice', {
+    names: { alice: alice.pubkey, bob: 5 },
+  });
+  const content = JSON.stringify({ name: 'Alice', nip05: 'Alice@alice.example' });
+  publish(relay, alice, { content });
+  publish(relay, bob, { content });
+  await open(alice);
+  await open(bob);
+  await waitForText(alice, 'Nostr profile: |Alice| (alice@alice.example)');
+  await waitForText(bob, 'Nostr profile: |Alice|');
 });
 
 it.each([

@@ -1,4 +1,5 @@
 import { html } from 'htm/preact';
+import type { Profile } from '../../zaps/profile-cache.ts';
 import type { SatRange } from './amount.ts';
 import {
   buildLnurlUri,
@@ -19,7 +20,7 @@ export interface Payee {
   /** The local part and the host of the request. */
   address: string;
   /** What the payee calls themselves on Nostr. The label and a line of its own mark it, because it can be any text. */
-  profileName?: string | null | undefined;
+  profile?: Profile | null;
 }
 
 interface PaymentFormState extends PaymentInput {
@@ -34,7 +35,7 @@ interface PaymentFormState extends PaymentInput {
 
 export function paymentPage(language: PageLanguage, payee: Payee, form: PaymentFormState): Page {
   const { t, rich, link } = language;
-  const { origin, localPart, address, profileName } = payee;
+  const { origin, localPart, address } = payee;
   const { range, problem } = form;
   const path = `/${localPart}`;
   const title = t('pay.title', { address });
@@ -47,10 +48,7 @@ export function paymentPage(language: PageLanguage, payee: Payee, form: PaymentF
     script: 'payment',
     content: html`
       <h1>${rich('pay.heading', { address: shortenAddress(address), small })}</h1>
-      ${
-        profileName &&
-        html`<p class="profile">${rich('pay.profile', { name: html`<bdi>${profileName}</bdi>` })}</p>`
-      }
+      <${ProfileLine} profile=${payee.profile} language=${language} />
       <div class="columns">
         <${Section} title=${t('pay.howMuch')}>
           <form method="post" action=${link(path)}>
@@ -97,6 +95,23 @@ export function paymentPage(language: PageLanguage, payee: Payee, form: PaymentF
       </div>
     `,
   };
+}
+
+function ProfileLine({ profile, language }: Pick<Payee, 'profile'> & { language: PageLanguage }) {
+  if (!profile) {
+    return null;
+  }
+  const { name, identifier } = profile;
+  const values = { name: html`<bdi>${name}</bdi>` };
+  return html`
+    <p class="profile">
+      ${
+        identifier === null
+          ? language.rich('pay.profile', values)
+          : language.rich('pay.confirmedProfile', { ...values, identifier })
+      }
+    </p>
+  `;
 }
 
 type PartProps = PaymentFormState & { language: PageLanguage };

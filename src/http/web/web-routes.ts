@@ -366,8 +366,8 @@ async function resolvePayee(
     .catch((error: unknown) => {
       throw error instanceof RequestError && error.code === 'invalid' ? notFoundError() : error;
     });
-  const profileName = context.profiles?.getName(resolved.recipient.pubkey);
-  return { ...resolved, ...describePayee(request, addressInPath, context), profileName };
+  const profile = context.profiles?.get(resolved.recipient.pubkey) ?? null;
+  return { ...resolved, ...describePayee(request, addressInPath, context), profile };
 }
 
 function describePayee(
