@@ -138,10 +138,13 @@ function WaitingSection({ wallet }: WalletProps) {
 function MintBalance({ wallet, mintUrl }: WalletProps & { mintUrl: string }) {
   const [amount, setAmount] = useState('');
   const [destination, setDestination] = useState('');
-  const [offer, setOffer] = useState<PaymentOffer | null>(null);
+  const [asked, setAsked] = useState<{ text: string; offer: PaymentOffer } | null>(null);
   /** The outcome of the latest action. */
   const [status, setStatus] = useState<string | null>(null);
   const id = `at-${mintUrl}`;
+  const request = `${destination} ${amount}`;
+  /** None if the user has changed the fields since, even while the mint was asked. */
+  const offer = asked?.text === request ? asked.offer : null;
   const create = useAction(async () => {
     setStatus(null);
     await wallet.withMint(mintUrl, (mint) => mint.createToken(readAmount(amount)));
@@ -151,12 +154,13 @@ function MintBalance({ wallet, mintUrl }: WalletProps & { mintUrl: string }) {
   const ask = useAction(async () => {
     setStatus(null);
     const text = destination.trim();
-    setOffer(
-      await wallet.withMint(mintUrl, (mint) => offerPayment(mint, text, readAmount(amount))),
+    const found = await wallet.withMint(mintUrl, (mint) =>
+      offerPayment(mint, text, readAmount(amount)),
     );
+    setAsked({ text: request, offer: found });
   });
   const pay = useAction(async (accepted: PaymentOffer) => {
-    setOffer(null);
+    setAsked(null);
     const feeSat = await wallet.withMint(mintUrl, (mint) => mint.pay(accepted));
     setDestination('');
     setAmount('');
@@ -173,10 +177,7 @@ function MintBalance({ wallet, mintUrl }: WalletProps & { mintUrl: string }) {
             id={`amount-${id}`}
             label={t('amount.label')}
             value={amount}
-            onText={(text) => {
-              setAmount(text);
-              setOffer(null);
-            }}
+            onText={setAmount}
             attributes={{ inputMode: 'numeric', placeholder: t('collect.everything') }}
             hint={t('collect.amountHint')}
             problem={create.problem}
@@ -188,10 +189,7 @@ function MintBalance({ wallet, mintUrl }: WalletProps & { mintUrl: string }) {
             id={`destination-${id}`}
             label={t('collect.payTo')}
             value={destination}
-            onText={(text) => {
-              setDestination(text);
-              setOffer(null);
-            }}
+            onText={setDestination}
             attributes={{ inputMode: 'email', placeholder: 'alice@wallet.example' }}
             problem={ask.problem ?? pay.problem}
             button={t('collect.showFee')}
@@ -211,7 +209,7 @@ function MintBalance({ wallet, mintUrl }: WalletProps & { mintUrl: string }) {
             <button type="button" onClick={() => void pay.run(offer)}>
               {t('collect.pay')}
             </button>
-            <Button onClick={() => setOffer(null)}>{t('account.cancel')}</Button>
+            <Button onClick={() => setAsked(null)}>{t('account.cancel')}</Button>
           </p>
         </fieldset>
       )}
@@ -222,7 +220,6 @@ function MintBalance({ wallet, mintUrl }: WalletProps & { mintUrl: string }) {
 
 function Unfinished({ wallet: { unfinished, problems, finish } }: WalletProps) {
   const { isRunning, run } = useAction(finish);
-  const texts = Object.values(problems);
   return unfinished.length === 0 ? null : (
     <>
       <h3>{t('collect.inProgress')}</h3>
