@@ -36,10 +36,14 @@ async function openCollect(wallet: RecipientClient, options: OpenPageOptions = {
   if (options.context === undefined) {
     await page.getByRole('button', { name: 'Sign in with a browser extension' }).click();
   }
+  await waitForList(page);
+  return page;
+}
+
+async function waitForList(page: Page): Promise<void> {
   await section(page, 'Waiting')
     .getByText(/^[\d,]+ sats?$/)
     .waitFor();
-  return page;
 }
 
 async function newPaidWallet(...amountsSat: number[]): Promise<RecipientClient> {
@@ -102,6 +106,18 @@ async function finish(page: Page): Promise<void> {
     .toBe(false);
 }
 
+/** Ends what the page is doing, and opens it again. */
+async function restart(page: Page): Promise<void> {
+  await page.evaluate('globalThis.onbeforeunload = null');
+  await page.reload();
+  await waitForList(page);
+}
+
+/** Tells the page that the user has returned to it. */
+async function returnTo(page: Page): Promise<void> {
+  await page.evaluate(`document.dispatchEvent(new Event('visibilitychange'))`);
+}
+
 /** Takes all ecash out of a page. @returns its value in sats */
 async function takeEverything(page: Page): Promise<number> {
   await finish(page);
@@ -136,7 +152,7 @@ it('collects payments and hands them over as tokens, which it lists until they a
   await inspectPage(page, 'collect-tokens');
 
   expect(await takeToken(partial)).toBe(100);
-  await page.evaluate(`document.dispatchEvent(new Event('visibilitychange'))`);
+  await returnTo(page);
   await expect.poll(() => tokens(page).count()).toBe(1);
   await tokens(page).getByRole('button', { name: 'Take back' }).click();
   await waitForEcash(page, 2_021);
@@ -230,60 +246,78 @@ function readSum(page: Page): Promise<number> {
 it.each(Object.keys(ROUTES) as Step[])(
   'loses nothing if the page is killed at any moment of “%s”',
   async (step) => {
+    const { mint } = environment;
     const wallet = environment.newWallet();
-    const account = await openAccount(browser, wallet, { mints: [environment.mint.url] });
-    const options = { context: account.context(), expectedStatuses: [400] };
+    const page = await openCollect(wallet, { expectedStatuses: [400] });
     for (const point of ['before', 'during', 'after'] as const) {
       await receivePayment(environment, wallet, 'amount=1000000');
-      const page = await openCollect(wallet, options);
+      await returnTo(page);
+      await section(page, 'Waiting').getByText('1,000 sats').waitFor();
+      await expect.poll(() => tokens(page).count()).toBe(0);
       const beginStep = await prepareStep(page, step);
       const hold = holdRequest(step, step === 'collect' && point === 'during' ? 'before' : point);
       onTestFinished(() => hold.release());
       await beginStep();
       await hold.reached;
-      await page.close();
-      const newPage = await openCollect(wallet, options);
-      if (point === 'before') {
+      const isRefused = step === 'token' && point === 'before';
+      if (!isRefused) {
+        mint.rotateKeyset();
+      }
+      if (isRefused) {
+        // The mint refuses the repeated request. Then the first one arrives.
+        mint.failNext('POST /v1/swap', 1, 400);
+        await restart(page);
+        await page.getByText('refused: failed to acquire database lock').waitFor();
+        hold.release();
+      } else if (point === 'before') {
         // The page repeats the request. Then the first one arrives.
-        await finish(newPage);
+        await restart(page);
+        await finish(page);
         hold.release();
       } else {
-        await expect.poll(() => readSum(newPage)).toBe(1_000);
+        await restart(page);
+        await expect.poll(() => readSum(page)).toBe(1_000);
         hold.release();
-        await finish(newPage);
       }
       // A payment that the mint has begun is made. It costs 501 sats.
       const isPaid = step === 'pay' && point !== 'before';
-      expect(await takeEverything(newPage)).toBe(isPaid ? 499 : 1_000);
-      await newPage.close();
+      expect(await takeEverything(page)).toBe(isPaid ? 499 : 1_000);
     }
   },
 );
 
-it('collects each payment once if two tabs collect at the same time', async () => {
-  const wallet = await newPaidWallet(100, 200, 400);
-  const first = await openCollect(wallet);
-  const second = await openCollect(wallet, { context: first.context() });
+it('collects in two tabs what can be collected here, each payment once', async () => {
+  const wallet = await newPaidWallet(50, 100, 200, 400);
+  const taken = (await wallet.listPaidQuotes()).find(({ amount }) => amount === 50);
+  await setLockQuotes(wallet, true);
+  await receivePayment(environment, wallet, 'amount=21000');
+  const first = await openCollect(wallet, { expectedStatuses: [400] });
+  const waiting = section(first, 'Waiting');
+  await waiting.getByText('21 more sats are locked to your Nostr key').waitFor();
+  await waiting.getByText('750 sats').waitFor();
+  const options = { context: first.context(), expectedStatuses: [400] };
+  const second = await openCollect(wallet, options);
+  // Another wallet has collected one payment.
+  const otherWallet = new Wallet(environment.mint.url, { unit: 'sat' });
+  await otherWallet.loadMint();
+  await otherWallet.mintProofsBolt11(50, String(taken?.quoteId));
   const count = () => environment.mint.requestCounts['POST /v1/mint/bolt11'];
   const countBefore = count();
   await Promise.all([first, second].map(clickCollect));
   await Promise.all([first, second].map((page) => waitForEcash(page, 700)));
-  expect(count() - countBefore).toBe(3);
+  await waiting.getByText('Nothing is waiting').waitFor();
+  expect(count() - countBefore).toBe(4);
+  expect(await waiting.getByRole('alert').count()).toBe(0);
   expect(await takeEverything(second)).toBe(700);
   await expect.poll(() => inBrowser(first).locator('.balance').count()).toBe(0);
-});
 
-it('drops a payment that another wallet has collected', async () => {
-  const wallet = await newPaidWallet(100);
-  const page = await openCollect(wallet, { expectedStatuses: [400] });
-  const [quote] = await wallet.listPaidQuotes();
-  const otherWallet = new Wallet(environment.mint.url, { unit: 'sat' });
-  await otherWallet.loadMint();
-  await otherWallet.mintProofsBolt11(100, String(quote?.quoteId));
-  await clickCollect(page);
-  await section(page, 'Waiting').getByText('Nothing is waiting').waitFor();
-  expect(await page.getByRole('alert').count()).toBe(0);
-  expect(await inBrowser(page).locator('.balance').count()).toBe(0);
+  const third = await openCollect(wallet, {
+    ...options,
+    prepare: (page) =>
+      page.addInitScript(`
+        indexedDB.open = () => { throw new DOMException('The disk is full.', 'QuotaExceededError'); };`),
+  });
+  await third.getByRole('alert').getByText('The disk is full.').waitFor();
 });
 
 it('says what is wrong with a mint, and collects later', async () => {
@@ -329,16 +363,6 @@ it('says what is wrong with a mint, and collects later', async () => {
   expect(await takeEverything(page)).toBe(100);
 });
 
-it('says which wallets collect locked payments', async () => {
-  const wallet = environment.newWallet();
-  await setLockQuotes(wallet, true);
-  await receivePayment(environment, wallet, 'amount=21000');
-  const page = await openCollect(wallet);
-  const waiting = section(page, 'Waiting');
-  await waiting.getByText('21 more sats are locked to your Nostr key').waitFor();
-  await waiting.getByText('Nothing is waiting at the moment.').waitFor();
-});
-
 it('warns before the user leaves or signs out with ecash, and hides it from another key', async () => {
   const wallet = await newPaidWallet(100);
   const page = await openCollect(wallet);
@@ -381,9 +405,7 @@ it('keeps the ecash if the browser is killed while the mint answers', async () =
     await addNostrExtension(page, wallet.secretKey);
     await page.goto(`${wallet.origin}/collect`);
     await page.getByRole('button', { name: 'Sign in with a browser extension' }).click();
-    await section(page, 'Waiting')
-      .getByText(/^[\d,]+ sats?$/)
-      .waitFor();
+    await waitForList(page);
     return page;
   };
   const page = await open();
@@ -395,4 +417,96 @@ it('keeps the ecash if the browser is killed while the mint answers', async () =
   await closed;
   hold.release();
   expect(await takeEverything(await open())).toBe(1_000);
+});
+
+it('finishes the rest while a payment is pending, and knows that a payment was made', async () => {
+  const { mint } = environment;
+  const wallet = await newPaidWallet(1_000, 1_000);
+  const page = await openCollect(wallet, {
+    expectedStatuses: [400, 500],
+    expectedErrors: /net::ERR_FAILED/,
+  });
+  // The mint fails for one of two payments.
+  mint.failNext('POST /v1/mint/bolt11');
+  await clickCollect(page);
+  await waitForEcash(page, 1_000);
+  await clickCollect(page);
+  await waitForEcash(page, 2_000);
+
+  const pay = async () => {
+    const { pr } = await environment.requestInvoice(environment.newWallet(), 500);
+    await page.getByLabel('Lightning address or invoice').fill(pr);
+    await page.getByRole('button', { name: 'Show the fee' }).click();
+    await page.getByRole('button', { name: 'Pay', exact: true }).click();
+  };
+  // The response is lost, and the mint forgets the quote.
+  await page.route('**/v1/melt/bolt11', async (route) => {
+    await route.fetch();
+    await route.abort();
+  });
+  mint.failNext('GET /v1/melt/quote/bolt11/:id', 1, 400);
+  await pay();
+  await page.getByText('Paid 500 sats. The fee was 1 sat.').waitFor();
+  await waitForEcash(page, 1_499);
+  const token = await createToken(page, 100);
+  await waitForEcash(page, 1_399);
+
+  await page.route('**/v1/melt/bolt11', async (route) => {
+    void route.fetch().catch(() => undefined);
+    await route.abort();
+  });
+  const hold = mint.holdNext('POST /v1/melt/bolt11', 'during');
+  onTestFinished(() => hold.release());
+  await pay();
+  await page.getByText('are being paid').waitFor();
+  await takeToken(token);
+  await returnTo(page);
+  await expect.poll(() => tokens(page).count()).toBe(0);
+  await page.getByText('are being paid').waitFor();
+  hold.release();
+  expect(await takeEverything(page)).toBe(898);
+});
+
+it('stays right if keys and fees change, tokens are partly spent, and the user hesitates', async () => {
+  const { mint } = environment;
+  const wallet = await newPaidWallet(500);
+  const page = await openCollect(wallet, { expectedStatuses: [400] });
+  await clickCollect(page);
+  await waitForEcash(page, 500);
+  await page.getByLabel('Amount in sats').fill('501');
+  await page.getByRole('button', { name: 'Create token' }).click();
+  await page.getByText('You can pay at most 500 sats from this mint.').waitFor();
+
+  // The answer about a destination that the user has changed meanwhile.
+  const invoices = [100, 200].map((amount) =>
+    environment.requestInvoice(environment.newWallet(), amount),
+  );
+  const [first, second] = await Promise.all(invoices);
+  const ask = page.getByRole('button', { name: 'Show the fee' });
+  await page.getByLabel('Lightning address or invoice').fill(String(first?.pr));
+  const hold = mint.holdNext('POST /v1/melt/quote/bolt11', 'before');
+  await ask.click();
+  await hold.reached;
+  await page.getByLabel('Lightning address or invoice').fill(String(second?.pr));
+  hold.release();
+  await ask.waitFor();
+  expect(await page.getByRole('group', { name: 'Confirm the payment' }).count()).toBe(0);
+
+  mint.rotateKeyset({ inputFeePpk: 100 });
+  const token = await createToken(page, 301);
+  await waitForEcash(page, 199);
+  const otherWallet = new Wallet(mint.url, { unit: 'sat' });
+  await otherWallet.loadMint();
+  const [smallest, ...others] = otherWallet
+    .decodeToken(token)
+    .proofs.toSorted((a, b) => a.amount.toNumber() - b.amount.toNumber());
+  expect(smallest?.amount.toNumber()).toBe(1);
+  await otherWallet.receive(others);
+  const takeBack = tokens(page).getByRole('button', { name: 'Take back' });
+  await takeBack.click();
+  await tokens(page).getByText('1 sat', { exact: true }).waitFor();
+  // The fee is 1 sat, too.
+  await takeBack.click();
+  await tokens(page).getByText('This costs up to 1 sat with the fee.').waitFor();
+  expect(await page.getByText('In progress').count()).toBe(0);
 });

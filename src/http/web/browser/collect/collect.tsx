@@ -231,10 +231,10 @@ function Unfinished({ wallet: { unfinished, problems, finish } }: WalletProps) {
           })}
         </p>
       ))}
-      {texts.length > 0 && (
+      {problems.length > 0 && (
         <>
           <p class="problem" role="status">
-            {texts.join(' ')}
+            {problems.join(' ')}
           </p>
           <Button aria-disabled={isRunning} onClick={() => void run()}>
             {t(isRunning ? 'collect.askingMint' : 'account.tryAgain')}

@@ -33,14 +33,17 @@ interface WalletSchema extends DBSchema {
 
 let opening: ReturnType<typeof openDB<WalletSchema>> | null = null;
 
-function openWallet() {
+async function openWallet() {
   opening ??= openDB<WalletSchema>('wallet', 1, {
     upgrade: (db) => {
       db.createObjectStore('holdings', { keyPath: 'id' }).createIndex('pubkey', 'pubkey');
       db.createObjectStore('collected');
     },
   });
-  return opening;
+  opening.catch(() => {
+    opening = null;
+  });
+  return await opening;
 }
 
 const CHANNEL_NAME = 'wallet';

@@ -36,7 +36,8 @@ export async function describeMintProblem(error: unknown, mintUrl: string): Prom
   if (error instanceof HttpResponseError) {
     return t('collect.failed', { mint, status: error.status });
   }
-  return error instanceof Error ? error.message : String(error);
+  // It may contain words of the mint.
+  return (error instanceof Error ? error.message : String(error)).slice(0, 200);
 }
 
 export function formatMint(mintUrl: string): string {

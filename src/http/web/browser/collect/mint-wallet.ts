@@ -1,4 +1,5 @@
 import {
+  Amount,
   CheckStateEnum,
   deserializeProofs,
   getEncodedToken,
@@ -7,11 +8,14 @@ import {
   MeltQuoteState,
   MintOperationError,
   MintQuoteState,
+  NetworkError,
   OutputData,
   type OutputDataLike,
   type Proof,
+  RateLimitError,
   serializeProofs,
   setGlobalRequestOptions,
+  stripDleq,
   sumProofs,
   Wallet,
 } from '@cashu/cashu-ts';
@@ -19,7 +23,6 @@ import { t } from '../translator.ts';
 import {
   type Holding,
   isSpendable,
-  isUnfinished,
   listCollectedQuotes,
   listHoldings,
   replaceHoldings,
@@ -27,7 +30,8 @@ import {
 } from './holdings.ts';
 import { MAX_EXCHANGED_PROOFS, MAX_TOKEN_PROOFS, MINT_TIMEOUT_MS } from './limits.ts';
 
-setGlobalRequestOptions({ requestTimeout: MINT_TIMEOUT_MS });
+// Requests are repeated only after their outcome has been looked up. So cashu-ts must not repeat them (NUT-19).
+setGlobalRequestOptions({ requestTimeout: MINT_TIMEOUT_MS, ttl: 0 });
 
 /** The mint has not yet decided. The page asks again later. */
 class PaymentPendingError extends Error {}
@@ -63,7 +67,7 @@ export interface PaymentOffer {
 export class MintWallet {
   readonly mintUrl: string;
   readonly #pubkey: string;
-  readonly #wallet: Wallet;
+  #wallet: Wallet;
 
   constructor(pubkey: string, mintUrl: string) {
     this.mintUrl = mintUrl;
@@ -74,11 +78,11 @@ export class MintWallet {
   /** Collects paid quotes. Stores why the mint refuses one. Throws if the mint does not answer. */
   async collect(quotes: readonly { quoteId: string; amount: number }[]): Promise<void> {
     await this.#runAlone(async () => {
-      for (const { quoteId, amount } of quotes) {
+      await tryEach(quotes, async ({ quoteId, amount }) => {
         const id = toQuoteKey(this.mintUrl, quoteId);
         // Another tab may have been faster.
         if ((await listCollectedQuotes()).has(id)) {
-          continue;
+          return;
         }
         const stored = (await this.#list()).find((holding) => holding.id === id);
         const holding = stored ?? {
@@ -90,23 +94,28 @@ export class MintWallet {
         };
         await replaceHoldings([], [holding]);
         await this.#finishQuote(holding);
-      }
+      });
     });
   }
 
-  /** Finishes what was interrupted. Throws if the mint does not answer, or has not decided. */
-  async resume(ids: ReadonlySet<string>): Promise<void> {
+  /**
+   * Finishes what was interrupted, and removes tokens that have been spent. Throws if the mint does not answer, or has not
+   * decided.
+   */
+  async refresh(ids: ReadonlySet<string>): Promise<void> {
     await this.#runAlone(async () => {
       const holdings = (await this.#list()).filter(({ id }) => ids.has(id));
-      for (const holding of holdings.filter(isUnfinished)) {
+      await tryEach(holdings, async (holding) => {
         if (holding.melt !== undefined) {
           await this.#finishPayment(holding, null);
         } else if (holding.quoteId !== undefined) {
           await this.#finishQuote(holding);
-        } else {
+        } else if (holding.outputs !== undefined) {
           await this.#finishExchange(holding);
+        } else if (holding.isToken && (await this.#readStates(holding)).rest.length === 0) {
+          await replaceHoldings([holding], []);
         }
-      }
+      });
     });
   }
 
@@ -121,6 +130,10 @@ export class MintWallet {
         await this.#exchangeAll(proofs);
         proofs = await this.#listProofs();
       }
+      // Another tab may have been faster.
+      if (proofs.length === 0) {
+        throw new Error(t('collect.empty'));
+      }
       await this.#moveProofs(proofs, { isToken: true });
     });
   }
@@ -130,18 +143,7 @@ export class MintWallet {
     await this.#runAlone(async () => {
       const token = (await this.#list()).find((holding) => holding.id === id && holding.isToken);
       if (token !== undefined) {
-        await this.#finishExchange(await this.#prepareExchange(token));
-      }
-    });
-  }
-
-  /** Removes the tokens that have been spent. */
-  async checkTokens(): Promise<void> {
-    await this.#lock(async () => {
-      const tokens = (await this.#list()).filter((holding) => holding.isToken && !holding.outputs);
-      for (const token of tokens) {
-        const { rest } = await this.#readStates(token);
-        await replaceHoldings(rest.length === 0 ? [token] : [], []);
+        await this.#exchange(token);
       }
     });
   }
@@ -153,7 +155,7 @@ export class MintWallet {
       throw new Error(t('collect.noChange'));
     }
     const quote = await this.#wallet.createMeltQuoteBolt11(invoice);
-    const proofs = this.#selectForPayment(await this.#listProofs(), quote);
+    const proofs = this.#select(await this.#listProofs(), quote.amount, quote.fee_reserve);
     const maxFeeSat = quote.fee_reserve.add(this.#wallet.getFeesForProofs(proofs)).toNumber();
     return { quote, amountSat: quote.amount.toNumber(), maxFeeSat };
   }
@@ -167,7 +169,7 @@ export class MintWallet {
   /** Pays an invoice. Throws if it was not paid; then the ecash is there again. @returns the fee in sats */
   async pay({ quote }: PaymentOffer): Promise<number> {
     return await this.#runAlone(async () => {
-      const proofs = this.#selectForPayment(await this.#listProofs(), quote);
+      const proofs = this.#select(await this.#listProofs(), quote.amount, quote.fee_reserve);
       const preview = await this.#wallet.prepareMelt('bolt11', quote, proofs);
       const changeOutputs = preview.outputData.map(OutputData.serialize);
       const melt = { quoteId: quote.quote, changeOutputs };
@@ -178,14 +180,12 @@ export class MintWallet {
   }
 
   /** No other tab changes this ecash meanwhile. */
-  #lock<Result>(run: () => Promise<Result>): Promise<Result> {
-    return navigator.locks.request(`ecash ${this.#pubkey} ${this.mintUrl}`, run);
-  }
-
   #runAlone<Result>(run: () => Promise<Result>): Promise<Result> {
-    return this.#lock(async () => {
-      // The mint may have new keysets.
-      await this.#wallet.loadMint(true);
+    return navigator.locks.request(`ecash ${this.#pubkey} ${this.mintUrl}`, async () => {
+      // The mint may have new keysets, and a wallet keeps to the keyset that it has chosen.
+      const wallet = new Wallet(this.mintUrl, { unit: 'sat' });
+      await wallet.loadMint();
+      this.#wallet = wallet;
       return await run();
     });
   }
@@ -207,7 +207,9 @@ export class MintWallet {
       mintUrl: this.mintUrl,
       createdAtMs: Date.now(),
       amountSat: sumProofs([...proofs]).toNumber(),
-      proofs: serializeProofs([...proofs]),
+      // Without the proofs of the signatures (NUT-12). Wallets do not need them, they double the length of a token, and
+      // cashu-ts cannot verify them if the keyset is inactive.
+      proofs: serializeProofs(stripDleq([...proofs])),
     };
   }
 
@@ -245,40 +247,41 @@ export class MintWallet {
 
   /** Exchanges some proofs so that others are worth exactly an amount. Returns those. */
   async #exchangeFor(amountSat: number, proofs: Proof[]): Promise<Proof[]> {
-    const preview = await this.#wallet.prepareSwapToSend(amountSat, proofs);
+    const selected = this.#select(proofs, Amount.from(amountSat));
+    const preview = await this.#wallet.prepareSwapToSend(amountSat, selected);
     const { sendOutputs = [], keepOutputs = [] } = preview;
     const outputs = [...sendOutputs, ...keepOutputs].map(OutputData.serialize);
     const holding = await this.#moveProofs(preview.inputs, { outputs });
-    return (await this.#finishExchange(holding)).slice(0, sendOutputs.length);
+    return (await this.#finishExchange(holding, true)).slice(0, sendOutputs.length);
   }
 
   async #exchangeAll(proofs: readonly Proof[]): Promise<void> {
     for (let start = 0; start < proofs.length; start += MAX_EXCHANGED_PROOFS) {
       const part = proofs.slice(start, start + MAX_EXCHANGED_PROOFS);
-      const holding = await this.#moveProofs(part, await this.#createExchangeOutputs(part));
-      await this.#finishExchange(holding);
+      await this.#exchange(await this.#moveProofs(part, {}));
     }
   }
 
-  async #createExchangeOutputs(proofs: readonly Proof[]): Promise<Pick<Holding, 'outputs'>> {
-    const { keepOutputs = [] } = await this.#wallet.prepareSwapToReceive([...proofs]);
-    return { outputs: keepOutputs.map(OutputData.serialize) };
-  }
-
-  async #prepareExchange(holding: Holding): Promise<Holding> {
-    const outputs = await this.#createExchangeOutputs(deserializeProofs(holding.proofs));
-    const prepared = { ...holding, ...outputs };
+  /** Exchanges the proofs of a holding for as few new ones as possible. Returns those. */
+  async #exchange(holding: Holding): Promise<Proof[]> {
+    const proofs = deserializeProofs(holding.proofs);
+    if (this.#wallet.maxSpendableAfterFees(proofs).isZero()) {
+      throw new NotEnoughError(this.#wallet.getFeesForProofs(proofs).toNumber(), 0);
+    }
+    const { keepOutputs = [] } = await this.#wallet.prepareSwapToReceive(proofs);
+    const prepared = { ...holding, outputs: keepOutputs.map(OutputData.serialize) };
     await replaceHoldings([holding], [prepared]);
-    return prepared;
+    return await this.#finishExchange(prepared, true);
   }
 
   /**
-   * Gets the signatures of a holding's outputs and stores the new proofs. Returns them; none if another wallet has taken
-   * the money. Throws if the mint refuses or does not answer.
+   * Gets the signatures of a holding's outputs and stores the new proofs. Returns them; none if all money is gone, to
+   * another wallet or by a payment. Throws if the mint refuses or does not answer.
+   *
+   * @param isFirstRequest the outputs have never been sent before
    */
-  async #finishExchange(holding: Holding): Promise<Proof[]> {
+  async #finishExchange(holding: Holding, isFirstRequest = false): Promise<Proof[]> {
     const outputs = (holding.outputs ?? []).map(OutputData.deserialize);
-    const { quoteId, melt, isToken, outputs: _, problem: __, ...base } = holding;
     let proofs: Proof[];
     try {
       proofs = await this.#requestSignatures(holding, outputs);
@@ -291,29 +294,41 @@ export class MintWallet {
       const { isTaken, isPending, rest } = await this.#readStates(holding).catch(rethrow);
       proofs = await this.#restore(outputs).catch(rethrow);
       if (proofs.length === 0 && isTaken) {
-        if (melt !== undefined) {
-          await this.#storeChange(holding, []);
-        } else {
-          const left = { ...base, ...(isToken && { isToken }), proofs: rest };
-          await replaceHoldings([holding], rest.length > 0 ? [left] : []);
+        await this.#removeTaken(holding, rest);
+        if (rest.length > 0) {
+          throw error;
         }
         return [];
       }
-      if (proofs.length === 0) {
-        return await this.#handleRefusal(holding, isPending, error);
+      if (proofs.length === 0 && !isPending) {
+        return await this.#handleRefusal(holding, isFirstRequest, error);
       }
       // A mint signs all outputs of a request or none.
       if (proofs.length < outputs.length) {
         throw error;
       }
     }
-    const finished = this.#createHolding(proofs);
-    await replaceHoldings([holding], [{ ...finished, id: base.id }]);
+    await replaceHoldings([holding], [{ ...this.#createHolding(proofs), id: holding.id }]);
     return proofs;
   }
 
+  /** Keeps what another wallet has not taken. A payment that may have been made stays. */
+  async #removeTaken(holding: Holding, rest: readonly string[]): Promise<void> {
+    const { outputs, ...others } = holding;
+    if (rest.length > 0) {
+      const { amountSat, proofs } = this.#createHolding(deserializeProofs([...rest]));
+      await replaceHoldings([holding], [{ ...others, amountSat, proofs }]);
+    } else if (holding.melt === undefined) {
+      await replaceHoldings([holding], []);
+    }
+  }
+
   /** Throws the error, or tries again with new outputs if the mint signs with other keys now. */
-  async #handleRefusal(holding: Holding, isPending: boolean, error: unknown): Promise<Proof[]> {
+  async #handleRefusal(
+    holding: Holding,
+    isFirstRequest: boolean,
+    error: unknown,
+  ): Promise<Proof[]> {
     const { quoteId, amountSat, outputs = [], ...others } = holding;
     // The mint can never sign the old outputs any more.
     const isOutdated = outputs.some(
@@ -324,12 +339,9 @@ export class MintWallet {
       await replaceHoldings([holding], [renewed]);
       return await this.#finishExchange(renewed);
     }
-    if (
-      quoteId === undefined &&
-      !isPending &&
-      (isOutdated || error instanceof MintOperationError)
-    ) {
-      // The mint has refused the exchange, so the old proofs are still worth what they were.
+    // After an earlier request without an answer, the outputs stay: that request may still arrive.
+    const isRefused = isFirstRequest && error instanceof MintOperationError;
+    if (quoteId === undefined && (isOutdated || isRefused)) {
       await replaceHoldings([holding], [{ ...others, amountSat }]);
     }
     throw error;
@@ -371,11 +383,12 @@ export class MintWallet {
     );
   }
 
-  /** Reads whether a quote is issued, or proofs are spent. `rest` are the unspent proofs. */
+  /** Reads whether a quote is issued, or proofs are spent, or may soon be. `rest` are the unspent proofs. */
   async #readStates({ quoteId, proofs }: Holding) {
     if (quoteId !== undefined) {
       const { state } = await this.#wallet.mint.checkMintQuoteBolt11(quoteId);
-      return { isTaken: state === MintQuoteState.ISSUED, isPending: false, rest: [] };
+      const isTaken = state === MintQuoteState.ISSUED;
+      return { isTaken, isPending: state !== MintQuoteState.PAID, rest: [] };
     }
     const states = await this.#wallet.checkProofsStates(deserializeProofs(proofs));
     const rest = proofs.filter((_proof, index) => states[index]?.state !== CheckStateEnum.SPENT);
@@ -383,12 +396,13 @@ export class MintWallet {
     return { isTaken: rest.length < proofs.length, isPending, rest };
   }
 
-  #selectForPayment(proofs: Proof[], { amount, fee_reserve }: MeltQuoteBolt11Response): Proof[] {
-    const needed = amount.add(fee_reserve);
+  /** Chooses proofs for an amount, a reserve, and the fee of the proofs. Throws if there are not enough. */
+  #select(proofs: Proof[], amount: Amount, reserve = Amount.zero()): Proof[] {
+    const needed = amount.add(reserve);
     const { send } = this.#wallet.selectProofsToSend(proofs, needed, true);
     if (send.length === 0) {
-      const maxPayment = this.#wallet.maxSpendableAfterFees(proofs, fee_reserve);
-      throw new NotEnoughError(needed.toNumber(), maxPayment.toNumber());
+      const max = this.#wallet.maxSpendableAfterFees(proofs, reserve);
+      throw new NotEnoughError(needed.toNumber(), max.toNumber());
     }
     return send;
   }
@@ -420,7 +434,13 @@ export class MintWallet {
       return await this.#storeChange(holding, quote.change ?? []);
     }
     // A late request could still pay with the old proofs. After an exchange it cannot.
-    await this.#finishExchange(holding.outputs ? holding : await this.#prepareExchange(holding));
+    const proofs = await (holding.outputs
+      ? this.#finishExchange(holding)
+      : this.#exchange(holding));
+    if (proofs.length === 0) {
+      // The inputs are spent, so the payment was made after all.
+      return await this.#storeChange(holding, []);
+    }
     throw new PaymentFailedError(failure);
   }
 
@@ -443,7 +463,23 @@ export class MintWallet {
 }
 
 export function encodeToken({ mintUrl, proofs }: Holding): string {
-  const content = { mint: mintUrl, unit: 'sat', proofs: deserializeProofs(proofs) };
-  // Without the proofs of the signatures (NUT-12), which wallets do not need and which double the length.
-  return getEncodedToken(content, { removeDleq: true });
+  return getEncodedToken({ mint: mintUrl, unit: 'sat', proofs: deserializeProofs(proofs) });
+}
+
+/** Does something with each item, although it fails for some, unless the mint does not answer. Throws the first error. */
+async function tryEach<Item>(items: readonly Item[], run: (item: Item) => Promise<void>) {
+  const errors: unknown[] = [];
+  for (const item of items) {
+    try {
+      await run(item);
+    } catch (error) {
+      errors.push(error);
+      if (error instanceof NetworkError || error instanceof RateLimitError) {
+        break;
+      }
+    }
+  }
+  if (errors.length > 0) {
+    throw errors[0];
+  }
 }

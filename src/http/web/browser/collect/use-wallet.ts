@@ -32,8 +32,8 @@ export function useWallet({ api, user: { pubkey } }: AccountSession) {
     holdings: [] as readonly Holding[],
     collected: new Set<string>(),
   });
-  /** Why an interrupted request could not be finished, by mint. */
-  const [problems, setProblems] = useState<Readonly<Record<string, string>>>({});
+  /** Why interrupted requests could not be finished. */
+  const [problems, setProblems] = useState<readonly string[]>([]);
   const wallets = useRef(new Map<string, MintWallet>());
 
   const readStored = async () =>
@@ -41,11 +41,11 @@ export function useWallet({ api, user: { pubkey } }: AccountSession) {
       holdings: await listHoldings(pubkey),
       collected: await listCollectedQuotes(),
     });
-  const readQuotes = async () => setQuotes(await listWaitingQuotes(api));
-  useEffect(() => {
-    void readStored();
-    return watchHoldings(() => void readStored());
-  }, []);
+  const readQuotes = async () => {
+    await readStored();
+    setQuotes(await listWaitingQuotes(api));
+  };
+  useEffect(() => watchHoldings(() => void readStored()), []);
 
   /** Throws with a sentence for the user. */
   const withMint = async <Result>(
@@ -73,24 +73,21 @@ export function useWallet({ api, user: { pubkey } }: AccountSession) {
   );
   const tokens = holdings.filter((holding) => holding.isToken && !isUnfinished(holding));
 
+  const open = [...unfinished, ...tokens];
+
   const finish = async () => {
-    const found: Record<string, string> = {};
-    for (const mintUrl of listMints([...unfinished, ...tokens])) {
-      const ids = new Set(
-        unfinished.filter((each) => each.mintUrl === mintUrl).map(({ id }) => id),
+    const found = listMints(open).map(async (mintUrl) => {
+      const ids = open.filter((each) => each.mintUrl === mintUrl).map(({ id }) => id);
+      return await withMint(mintUrl, (wallet) => wallet.refresh(new Set(ids))).then(
+        () => [],
+        (error: Error) => [error.message],
       );
-      await withMint(mintUrl, async (wallet) => {
-        await (ids.size > 0 ? wallet.resume(ids) : Promise.resolve());
-        await wallet.checkTokens();
-      }).catch((error: Error) => {
-        found[mintUrl] = error.message;
-      });
-    }
-    setProblems(found);
+    });
+    setProblems((await Promise.all(found)).flat());
   };
   const latestFinish = useRef(finish);
   latestFinish.current = finish;
-  const openIds = [...unfinished, ...tokens].map(({ id }) => id).join();
+  const openIds = open.map(({ id }) => id).join();
   useEffect(() => {
     if (openIds === '') {
       return undefined;
