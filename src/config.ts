@@ -1,7 +1,7 @@
 import { isIP } from 'node:net';
 import { z } from 'zod';
 import packageJson from '../package.json' with { type: 'json' };
-import { normaliseMintUrl } from './net/server-url.ts';
+import { normaliseMintUrl, normaliseServerUrl } from './net/server-url.ts';
 import { parseSecretKey } from './nostr/keys.ts';
 import { MSAT_PER_SAT, narrowSendableRange } from './quotes/lnurl-pay.ts';
 import { parseUsername } from './recipients/lightning-address.ts';
@@ -45,6 +45,12 @@ function buildConfig(read: ReadSetting) {
   const mintUrlSetting = parsedSetting(parseMintUrl, MINT_URL_PROBLEM);
   const parseRelayUrl = (text: string) => normaliseRelayUrl(text, { allowPrivateNetworks });
   const relayUrlSetting = parsedSetting(parseRelayUrl, RELAY_URL_PROBLEM);
+  const rateUrlRules = {
+    maxLength: 512,
+    scheme: 'http',
+    allowInsecure: allowPrivateNetworks,
+  } as const;
+  const parseRateUrl = (text: string) => normaliseServerUrl(text, rateUrlRules) && text;
   // Empty only in the settings of a command, which does not use it.
   const defaultMintUrl = read('DEFAULT_MINT_URL', mintUrlSetting.default(''));
   const databaseUrl = read('DATABASE_URL', postgresUrlSetting.optional());
@@ -71,6 +77,15 @@ function buildConfig(read: ReadSetting) {
     links: read('SITE_LINKS', listSetting(parseSiteLink, SITE_LINK_PROBLEM).default([])),
     /** Payment pages show the names in Nostr profiles. */
     hasProfiles: read('SITE_PROFILES', booleanSetting.default(true)),
+    fiatCurrencies: read(
+      'FIAT_CURRENCIES',
+      listSetting(parseCurrency, 'is not the code of a currency, such as EUR')
+        // More would push the button of the payment page off a phone's screen.
+        .refine(({ length }) => length <= 3, 'must have at most three currencies')
+        .default([]),
+    ),
+    /** May contain a key of the operator. */
+    fiatRateUrl: read('FIAT_RATE_URL', parsedSetting(parseRateUrl, RATE_URL_PROBLEM).optional()),
     /** Remote signers connect through it (NIP-46). */
     signerRelay: read('SIGNER_RELAY', relayUrlSetting.default('wss://relay.nsec.app')),
   };
@@ -182,6 +197,9 @@ const SECRET_KEY_PROBLEM = 'must be a Nostr secret key: nsec1..., or 64 hexadeci
 const MINT_URL_PROBLEM =
   'must be an https:// URL without user, query or fragment, on port 443 or from 1024 on' +
   ' (http:// needs ALLOW_PRIVATE_NETWORKS=true)';
+
+const RATE_URL_PROBLEM =
+  'must be an https:// URL without user, on port 443 or from 1024 on (http:// needs ALLOW_PRIVATE_NETWORKS=true)';
 
 const SITE_LINK_PROBLEM =
   'must be a label of up to 40 characters and an https: or mailto: URL or a path, such as Terms=/terms';
@@ -348,6 +366,8 @@ function findConflicts(config: Config, env: EnvironmentVariables): string[] {
       usesPostgres && hasUsernamePrice && config.treasurySecret === null,
     'JWT_SECRET is required with DATABASE_URL; use the same secret in every process':
       usesPostgres && jwtSecret === null,
+    'FIAT_CURRENCIES and FIAT_RATE_URL need each other; set both or neither':
+      !env['FIAT_CURRENCIES'] !== !env['FIAT_RATE_URL'],
     'JWT_SECRET_PREVIOUS must differ from JWT_SECRET':
       jwtSecret !== null && jwtSecret === config.jwtSecretPrevious,
     'MIN_SENDABLE_MSAT must not exceed MAX_SENDABLE_MSAT, and the range between them must contain a whole sat':
@@ -383,6 +403,9 @@ function parseSiteLink(text: string): { label: string; href: string } | null {
   const isUrl = /^(?:https:\/\/|mailto:)/i.test(href) && URL.canParse(href);
   return isPath || isUrl ? { label, href } : null;
 }
+
+const parseCurrency = (text: string) =>
+  Intl.supportedValuesOf('currency').includes(text) ? text : null;
 
 function parseOrigin(text: string): string | null {
   const url = URL.parse(text);

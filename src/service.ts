@@ -14,6 +14,7 @@ import { JwtIssuer } from './http/jwt.ts';
 import { CLIENT_DEADLINE_MS } from './http/limits.ts';
 import { PublicOrigins } from './http/public-origins.ts';
 import { listen } from './http/server.ts';
+import { createFiatRates } from './http/web/fiat-rates.ts';
 import { createLogDestination, createLogger, type Logger } from './log.ts';
 import { createMaintenanceJob } from './maintenance.ts';
 import { readDatabaseCounts } from './metrics/database-counts-store.ts';
@@ -86,6 +87,7 @@ async function start(parts: ServiceParts) {
   await watcher.start();
   parts.zaps.receiptDispatcher.start();
   parts.maintenance.start();
+  parts.fiatRates?.job.start();
   parts.usernames.start();
   parts.readiness.phase = 'serving';
   const publicOrigin = publicOrigins.canonicalOrigin;
@@ -152,7 +154,11 @@ async function stop(parts: ServiceParts, stopDelayMs: number): Promise<void> {
     { name: 'notifications', deadlineMs: 500, stop: () => started.notifications?.close() },
     { name: 'quote updates', deadlineMs: 500, stop: () => quotes.updateSender.stop() },
     { name: 'purchases', deadlineMs: 500, stop: () => parts.usernames.stop() },
-    { name: 'connections', deadlineMs: 250, stop: () => parts.egress.close() },
+    {
+      name: 'connections',
+      deadlineMs: 250,
+      stop: () => Promise.all([parts.fiatRates?.job.stop(), parts.egress.close()]),
+    },
     { name: 'database jobs', deadlineMs: 250, stop: () => parts.maintenance.stop() },
     {
       name: 'metrics',
@@ -269,6 +275,11 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
     allowHttpMints: allowPrivateNetworks,
   });
   const maintenance = createMaintenanceJob(shared);
+  const { fiatRateUrl, fiatCurrencies = [] } = config.web ?? {};
+  const fiatRates =
+    fiatRateUrl === undefined
+      ? null
+      : createFiatRates(fiatRateUrl, fiatCurrencies, { ...shared, fetch: egress.createFetch() });
   const started: StartedParts = { notifications: null, metricsServer: null };
   const readiness = new Readiness({
     areMigrationsApplied: () => areMigrationsApplied(db),
@@ -297,6 +308,7 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
       usernames: usernames.context,
       recipientRelays: zaps.recipientRelays,
       profiles: config.web?.hasProfiles ? zaps.profiles : null,
+      fiatRates,
       allowPrivateNetworks,
     },
     {
@@ -340,6 +352,7 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
     recipients,
     usernames,
     maintenance,
+    fiatRates,
     readiness,
     publicOrigins,
     http,

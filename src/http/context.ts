@@ -15,6 +15,7 @@ import type { RelayListCache } from '../zaps/relay-list-cache.ts';
 import type { ClientLimits } from './client-rate-limiter.ts';
 import type { JwtIssuer } from './jwt.ts';
 import type { PublicOrigins } from './public-origins.ts';
+import type { FiatRates } from './web/fiat-rates.ts';
 
 export interface HttpContext {
   db: Db;
@@ -43,6 +44,8 @@ export interface HttpContext {
   recipientRelays: RelayListCache;
   /** Null if pages show no profiles. */
   profiles: ProfileCache | null;
+  /** Null if pages show only sats. */
+  fiatRates: FiatRates | null;
   allowPrivateNetworks: boolean;
 }
 

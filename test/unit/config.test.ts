@@ -31,6 +31,8 @@ describe('readConfig', () => {
     'SITE_AMOUNTS',
     'SITE_MINTS',
     'SITE_LINKS',
+    'FIAT_CURRENCIES',
+    'FIAT_RATE_URL',
     'METRICS_PORT',
   ];
 
@@ -231,6 +233,9 @@ describe('readConfig', () => {
       /^SITE_MINTS must name at most 10 mints/,
     ],
     [{ SITE_MINTS: 'http://a.example' }, /^SITE_MINTS is invalid: 'http:\/\/a.example' must be an/],
+    [{ FIAT_CURRENCIES: 'EUR' }, /^FIAT_CURRENCIES and FIAT_RATE_URL need each other/],
+    [{ FIAT_CURRENCIES: 'EUR,euro' }, /^FIAT_CURRENCIES is invalid: 'euro' is not the code of a c/],
+    [{ FIAT_RATE_URL: 'http://rates.example' }, /^FIAT_RATE_URL must be an https:\/\/ URL/],
     [{ ZAP_RELAYS: 'wss://a.example,ws://b.example' }, /^ZAP_RELAYS is invalid: 'ws:\/\/b.exampl/],
     // The problem does not quote the entry, because it may be a secret.
     [{ ZAP_RELAYS: `wss://a.example,,${SECRET}` }, /^ZAP_RELAYS is invalid: entry 2 must be a w/],

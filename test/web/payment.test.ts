@@ -1,6 +1,8 @@
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { finalizeEvent } from 'nostr-tools';
 import type { Locator, Page } from 'playwright-core';
-import { expect, it } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { decodeInvoice } from '../../src/quotes/bolt11.ts';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
 import type { RecipientClient } from '../helpers/recipients/recipient-client.ts';
@@ -10,6 +12,7 @@ import {
   useAdditionalService,
   useTestEnvironment,
 } from '../helpers/service/test-environment.ts';
+import { inspectPage } from '../helpers/web/inspect-page.ts';
 import { controlTime, createInvoice, heading } from '../helpers/web/pages.ts';
 import { readAddressQrCode, readQrCode } from '../helpers/web/read-qr-code.ts';
 import { type OpenPageOptions, useBrowser } from '../helpers/web/use-browser.ts';
@@ -171,6 +174,49 @@ it('shows what a payer needs first without scrolling on a phone, also after an e
   const again = page.getByRole('link', { name: 'Make another payment' });
   await again.waitFor();
   await showsWithoutScrolling(heading(page, 'Paid'), again);
+});
+
+it('converts the amount while the payer types, and shows the button on a phone', async () => {
+  const { npub } = environment.newWallet();
+  const rates = createServer((_request, reply) => reply.end('{ "EUR": 62500, "USD": 50000 }'));
+  await new Promise<void>((resolve) => rates.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => void rates.close());
+  const { port } = rates.address() as AddressInfo;
+  const { publicOrigin } = await useAdditionalService(environment, {
+    SITE_AMOUNTS: '1000,5000,21000,100000',
+    FIAT_CURRENCIES: 'EUR,USD',
+    FIAT_RATE_URL: `http://127.0.0.1:${port}/`,
+  });
+  const page = await browser.openPage(`${publicOrigin}/${npub}`, PHONE);
+  const findUnit = async () => {
+    await page.reload();
+    return page.getByLabel('Unit').count();
+  };
+  await expect.poll(findUnit).toBe(1);
+  const amount = page.locator('#amount');
+  const unit = page.locator('select');
+  for (const [language, worth] of [
+    ['de', /^Der Betrag in Sats ist 8\.800, etwa 5,50\s€ oder 4,40\s\$\.$/],
+    ['en', 'The amount in sats is 8,800, about €5.50 or $4.40.'],
+  ] as const) {
+    await page.goto(`${publicOrigin}/${npub}?lang=${language}`);
+    await amount.fill('5.50');
+    await unit.selectOption('EUR');
+    await page.getByText(worth).waitFor();
+    const box = await page.locator('#create-invoice').boundingBox();
+    expect((box?.y ?? Number.POSITIVE_INFINITY) + (box?.height ?? 0)).toBeLessThanOrEqual(640);
+  }
+  await amount.fill('5.5 0 5');
+  await page.getByText('1,000 sats are about €0.63 or $0.50.').waitFor();
+  await amount.fill('5.50');
+  await inspectPage(page, 'payment-fiat');
+  await page.getByRole('link', { name: '5,000 sats' }).click();
+  expect(await unit.inputValue()).toBe('sats');
+  await page.getByText('The amount in sats is 5,000, about €3.13 or $2.50.').waitFor();
+  await page.getByRole('button', { name: 'Create invoice' }).click();
+  await heading(page, '5,000 sats').waitFor();
+  await page.getByText('5,000 sats are about €3.13').waitFor();
+  await inspectPage(page, 'invoice-fiat');
 });
 
 it('keeps the form when the payer goes back, and when the amount changes', async () => {

@@ -6,12 +6,23 @@ export interface SatRange {
   maxSat: number;
 }
 
+export interface FiatRate {
+  /** The code of the currency (ISO 4217). */
+  currency: string;
+  satsPerUnit: number;
+}
+
 /** Returns the amount in sats, or what is wrong with it. */
-export function validateAmount(text: string, { minSat, maxSat }: SatRange): number | Message {
+export function validateAmount(
+  text: string,
+  { minSat, maxSat }: SatRange,
+  unit = '',
+  rates: readonly FiatRate[] = [],
+): number | Message {
   if (containsSecretKey(text)) {
     return { key: 'script.common.secretKey' };
   }
-  const amount = parseAmount(text);
+  const amount = parseAmountInSats(text, unit, rates);
   if (typeof amount !== 'number') {
     return { key: amount };
   }
@@ -37,4 +48,43 @@ export function parseAmount(text: string): number | TextKey {
     return 'amount.negative';
   }
   return /^[\d\s.,'’]+$/.test(trimmed) ? 'amount.fraction' : 'amount.notDigits';
+}
+
+/** Like {@link parseAmount}, but the text is in sats (`unit` is `sats` or empty) or in a currency. Returns sats. */
+export function parseAmountInSats(
+  text: string,
+  unit: string,
+  rates: readonly FiatRate[],
+): number | TextKey {
+  if (unit === '' || unit === 'sats') {
+    return parseAmount(text);
+  }
+  const rate = rates.find(({ currency }) => currency === unit);
+  if (rate === undefined) {
+    return 'amount.noExchangeRate';
+  }
+  // One or two digits after the last separator are decimal places; three are a group.
+  const [, whole = text, decimals = '0'] = /^(.*\d)[.,](\d{1,2})$/.exec(text.trim()) ?? [];
+  const amount = parseAmount(whole);
+  if (typeof amount !== 'number') {
+    return amount === 'amount.fraction' ? 'amount.decimals' : amount;
+  }
+  return Math.round((amount + Number(`0.${decimals}`)) * rate.satsPerUnit);
+}
+
+/** Such as `€1.29 or $1.41`. Small amounts get more digits. @param language BCP 47 */
+export function formatInCurrencies(
+  sats: number,
+  rates: readonly FiatRate[],
+  language: string,
+): string {
+  const digits = {
+    minimumSignificantDigits: 2,
+    maximumSignificantDigits: 2,
+    roundingPriority: 'morePrecision',
+  } as const;
+  const amounts = rates.map(({ currency, satsPerUnit }) =>
+    (sats / satsPerUnit).toLocaleString(language, { style: 'currency', currency, ...digits }),
+  );
+  return new Intl.ListFormat(language, { type: 'disjunction' }).format(amounts);
 }

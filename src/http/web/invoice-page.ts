@@ -1,9 +1,10 @@
 import { html } from 'htm/preact';
 import { QrCode, small } from './elements.ts';
 import { formatTimeLeft } from './expiry.ts';
+import type { CurrentRates } from './fiat-rates.ts';
 import { type Page, shortenAddress } from './layout.ts';
 import type { PageLanguage } from './page-language.ts';
-import type { Payee } from './payment-page.ts';
+import { type Payee, RateAge, Worth } from './payment-page.ts';
 
 const RELOAD_SECONDS = 5;
 
@@ -18,13 +19,14 @@ interface InvoicePageData {
     paidAtMs: number | null;
   };
   verifyToken: string;
+  fiat: CurrentRates | null;
   nowMs: number;
 }
 
 /** `browser/invoice.ts` shows one of the sections. Without JavaScript, the page reloads. */
 export function invoicePage(
   language: PageLanguage,
-  { payee, quote, verifyToken, nowMs }: InvoicePageData,
+  { payee, quote, verifyToken, fiat, nowMs }: InvoicePageData,
 ): Page {
   const { t, rich, link } = language;
   const isPaid = quote.state === 'PAID' || quote.state === 'ISSUED';
@@ -70,9 +72,11 @@ export function invoicePage(
         <section class="card" data-section="waiting" hidden=${status !== 'waiting'}>
           <h2>${t('invoice.waiting')}</h2>
           <p id="expiry" class="hint">${t('script.invoice.expiresIn', { time })}</p>
+          ${fiat !== null && html`<${Worth} language=${language} amountSat=${quote.amountSat} ...${fiat} />`}
           <${WaitingInvoice} request=${quote.request} language=${language} />
           <${Comment} text=${quote.comment} />
           <p>${changeLink}</p>
+          ${fiat !== null && html`<${RateAge} language=${language} ...${fiat} />`}
         </section>
         <section class="card" data-section="expired" hidden=${status !== 'expired'}>
           <h2>${t('invoice.expired')}</h2>

@@ -1,12 +1,14 @@
 import { RequestError } from '../../errors.ts';
 import { validateComment } from '../../quotes/lnurl-pay.ts';
-import { type SatRange, validateAmount } from './amount.ts';
+import { type FiatRate, type SatRange, validateAmount } from './amount.ts';
 import { containsSecretKey } from './secret-key.ts';
 import type { Message } from './translation.ts';
 
 /** What a payer enters, or what a payment link contains. */
 export interface PaymentInput {
   amount: string;
+  /** `sats` or a currency; empty if the form offers no choice. */
+  unit: string;
   comment: string;
 }
 
@@ -25,8 +27,9 @@ export function validatePayment(
   input: PaymentInput,
   range: SatRange,
   maxCommentLength: number,
+  rates: readonly FiatRate[] = [],
 ): Payment | FormProblem {
-  const amount = validateAmount(input.amount, range);
+  const amount = validateAmount(input.amount, range, input.unit, rates);
   if (typeof amount !== 'number') {
     return { field: 'amount', message: amount };
   }
@@ -53,9 +56,10 @@ export function findLinkProblem(
   input: PaymentInput,
   range: SatRange,
   maxCommentLength: number,
+  rates: readonly FiatRate[] = [],
 ): FormProblem | null {
-  const amount = input.amount || `${range.minSat}`;
-  const result = validatePayment({ ...input, amount }, range, maxCommentLength);
+  const validInput = input.amount ? input : { ...input, amount: `${range.minSat}`, unit: '' };
+  const result = validatePayment(validInput, range, maxCommentLength, rates);
   return 'message' in result ? result : null;
 }
 

@@ -1,6 +1,6 @@
 import { html } from 'htm/preact';
 import type { Profile } from '../../zaps/profile-cache.ts';
-import type { SatRange } from './amount.ts';
+import { formatInCurrencies, type SatRange } from './amount.ts';
 import {
   buildLnurlUri,
   buildPaymentQrText,
@@ -9,6 +9,7 @@ import {
   Section,
   small,
 } from './elements.ts';
+import type { CurrentRates } from './fiat-rates.ts';
 import { type Page, shortenAddress } from './layout.ts';
 import type { PageLanguage } from './page-language.ts';
 import type { FormProblem, PaymentInput } from './payment-form.ts';
@@ -31,12 +32,14 @@ interface PaymentFormState extends PaymentInput {
   /** 0: payers cannot send comments. */
   maxCommentLength: number;
   problem: FormProblem | null;
+  /** Null: payers enter amounts in sats. */
+  fiat: CurrentRates | null;
 }
 
 export function paymentPage(language: PageLanguage, payee: Payee, form: PaymentFormState): Page {
   const { t, rich, link } = language;
   const { origin, localPart, address } = payee;
-  const { range, problem } = form;
+  const { range, problem, fiat } = form;
   const path = `/${localPart}`;
   const title = t('pay.title', { address });
   const part = { ...form, language };
@@ -52,18 +55,24 @@ export function paymentPage(language: PageLanguage, payee: Payee, form: PaymentF
       <div class="columns">
         <${Section} title=${t('pay.howMuch')}>
           <form method="post" action=${link(path)}>
-            <label for="amount">${t('amount.label')}</label>
-            <input
-              id="amount"
-              name="amount"
-              inputmode="numeric"
-              required
-              value=${form.amount}
-              aria-describedby="range amount-problem"
-              aria-invalid=${problem?.field === 'amount'}
-              autofocus=${problem?.field === 'amount'}
-            />
+            <label for="amount" class=${fiat === null ? '' : 'visually-hidden'}>
+              ${t(fiat === null ? 'amount.label' : 'pay.amount')}
+            </label>
+            <div class="amount">
+              <input
+                id="amount"
+                name="amount"
+                inputmode=${fiat === null ? 'numeric' : 'decimal'}
+                required
+                value=${form.amount}
+                aria-describedby="range amount-problem"
+                aria-invalid=${problem?.field === 'amount'}
+                autofocus=${problem?.field === 'amount'}
+              />
+              ${fiat !== null && html`<${UnitField} language=${language} unit=${form.unit} ...${fiat} />`}
+            </div>
             <${Problem} field="amount" ...${part} />
+            ${fiat !== null && html`<${Worth} language=${language} amountSat=${1_000} ...${fiat} />`}
             ${
               range !== null &&
               html`<p id="range" class="hint">
@@ -81,6 +90,7 @@ export function paymentPage(language: PageLanguage, payee: Payee, form: PaymentF
             >
               ${t('pay.createInvoice')}
             </button>
+            ${fiat !== null && html`<${RateAge} language=${language} ...${fiat} />`}
           </form>
         <//>
         <${Section} title=${t('pay.scanOrCopy')}>
@@ -115,6 +125,29 @@ function ProfileLine({ profile, language }: Pick<Payee, 'profile'> & { language:
 }
 
 type PartProps = PaymentFormState & { language: PageLanguage };
+
+interface RateProps extends CurrentRates {
+  language: PageLanguage;
+}
+
+function UnitField({ language, unit, rates }: RateProps & { unit: string }) {
+  return html`
+    <select name="unit" aria-label=${language.t('pay.unit')} data-rates=${JSON.stringify(rates)}>
+      <option>sats</option>
+      ${rates.map(({ currency }) => html`<option selected=${currency === unit}>${currency}</option>`)}
+    </select>
+  `;
+}
+
+/** Says what an amount is worth. On the payment page, `browser/payment.ts` replaces it by the amount of the payer. */
+export function Worth({ language, amountSat, rates }: RateProps & { amountSat: number }) {
+  const worth = formatInCurrencies(amountSat, rates, language.language);
+  return html`<p id="worth" class="hint">${language.t('pay.worth', { amount: amountSat, worth })}</p>`;
+}
+
+export function RateAge({ language, ageMinutes }: RateProps) {
+  return html`<p class="hint">${language.t('pay.exchangeRateAge', { minutes: ageMinutes + 1 })}</p>`;
+}
 
 /** Links fill in the form without JavaScript. `browser/payment.ts` keeps the comment. */
 function AmountLinks({ language, path, amountsSat, range }: PartProps & { path: string }) {

@@ -3,7 +3,7 @@ import { parseRecipientAddress } from '../../recipients/lightning-address.ts';
 import { containsSecretKey } from './secret-key.ts';
 import type { Message } from './translation.ts';
 
-const LINK_FIELDS = ['amount', 'comment'];
+const LINK_FIELDS = ['amount', 'unit', 'comment'];
 
 /**
  * Returns the path of the payment page for what a payer entered ({@link parseAddressInput}), or why there is none. Keeps

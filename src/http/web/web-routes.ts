@@ -71,10 +71,10 @@ const formField = z.string().default('');
 const params = z.object({ address: z.string() });
 const invoiceParams = params.extend({ token: z.string() });
 const recipientForm = jsonBody({ recipient: formField });
-const paymentForm = jsonBody({ amount: formField, comment: formField });
+const paymentForm = jsonBody({ amount: formField, unit: formField, comment: formField });
 /** A field that occurs twice in a link is ignored. */
 const linkField = formField.catch('');
-const paymentLink = z.object({ amount: linkField, comment: linkField });
+const paymentLink = z.object({ amount: linkField, unit: linkField, comment: linkField });
 
 /** By address. An image has about 10 kB. */
 const MAX_CACHED_PREVIEW_IMAGES = 500;
@@ -147,6 +147,8 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
     sendPage(reply, web, (language) => collectPage(language, context)),
   );
 
+  const getRates = () => context.fiatRates?.getCurrent() ?? null;
+
   const sendPaymentPage = (
     reply: FastifyReply,
     payee: Payee,
@@ -158,7 +160,8 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
     const amount = removeSecretKeys(input.amount);
     const comment = removeSecretKeys(input.comment);
     const { amountsSat } = web;
-    const form = { range, amountsSat, maxCommentLength, amount, comment, problem };
+    const fiat = getRates();
+    const form = { ...input, range, amountsSat, maxCommentLength, amount, comment, problem, fiat };
     return sendPage(reply, web, (language) => paymentPage(language, payee, form));
   };
 
@@ -199,7 +202,8 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
       }
       const range = await waitForMint(getSatRange(payee, context));
       const { maxCommentLength } = context;
-      const problem = range && findLinkProblem(request.query, range, maxCommentLength);
+      const problem =
+        range && findLinkProblem(request.query, range, maxCommentLength, getRates()?.rates);
       return sendPaymentPage(reply, payee, range, request.query, problem);
     },
   );
@@ -216,7 +220,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
         const resolved = await resolvePayee(request, request.params.address, context);
         payee = resolved;
         range = await getSatRange(resolved, context);
-        const payment = validatePayment(input, range, context.maxCommentLength);
+        const payment = validatePayment(input, range, context.maxCommentLength, getRates()?.rates);
         return 'message' in payment
           ? payment
           : issueWebInvoice(resolved, payment, request, context);
@@ -255,7 +259,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
         throw notFoundError();
       }
       const nowMs = context.clock();
-      const data = { payee, quote, verifyToken: token, nowMs };
+      const data = { payee, quote, verifyToken: token, fiat: getRates(), nowMs };
       return sendPage(reply, web, (language) => invoicePage(language, data));
     },
   );

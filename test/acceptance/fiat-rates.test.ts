@@ -1,0 +1,84 @@
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { expect, it, onTestFinished } from 'vitest';
+import { eventually } from '../helpers/eventually.ts';
+import { useAdditionalService, useTestEnvironment } from '../helpers/service/test-environment.ts';
+import { TestClock } from '../helpers/test-clock.ts';
+
+/** Amounts in currencies on payment pages. test/web/ tests them in a browser. */
+
+const MINUTE_MS = 60_000;
+
+const environment = useTestEnvironment();
+
+/** Starts a service whose source of exchange rates sends one response. */
+async function openService(currencies: string, response: string) {
+  const server = createServer((_request, reply) => reply.end(response));
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => void server.close());
+  const { port } = server.address() as AddressInfo;
+  const clock = new TestClock();
+  const rateUrl = `http://127.0.0.1:${port}/?ids=bitcoin`;
+  const env = { FIAT_CURRENCIES: currencies, FIAT_RATE_URL: rateUrl };
+  const { url } = await useAdditionalService(environment, env, { clock: clock.now });
+  const { npub, pubkey } = environment.newWallet();
+  const open = async (path = `/${npub}`, language = 'en') => {
+    const headers = { 'accept-language': language };
+    const html = await (await fetch(`${url}${path}`, { headers })).text();
+    return { html, text: html.replace(/<[^>]*>/g, '').replace(/\s+/g, ' ') };
+  };
+  const submit = (fields: Record<string, string>) =>
+    fetch(`${url}/${npub}`, {
+      method: 'POST',
+      body: new URLSearchParams(fields),
+      redirect: 'manual',
+    });
+  return { npub, pubkey, clock, open, submit };
+}
+
+it.each([
+  '{ "bitcoin": { "eur": 62500, "usd": 50000, "gbp": 0 } }',
+  '{ "time": 1, "EUR": 62500, "USD": 50000 }',
+])('are accepted in euros without JavaScript, at the rates %s', async (response) => {
+  const { npub, pubkey, clock, open, submit } = await openService('EUR,USD', response);
+  await eventually(async () =>
+    expect((await open()).text).toContain('1,000 sats are about €0.63 or $0.50.'),
+  );
+  clock.advance(5 * MINUTE_MS);
+  expect((await open()).text).toContain('The exchange rate is less than 6 minutes old.');
+
+  const created = await submit({ amount: '5,50', unit: 'EUR', comment: 'Tea' });
+  const invoice = await open(created.headers.get('location') ?? '');
+  expect(invoice.text).toContain('8,800 sats');
+  expect(invoice.text).toContain('8,800 sats are about €5.50 or $4.40.');
+  const quotes = environment.database.db.selectFrom('quotes').where('pubkey', '=', pubkey);
+  expect(await quotes.select('amount_sat').execute()).toEqual([{ amount_sat: 8_800 }]);
+
+  const german = await open(created.headers.get('location') ?? '', 'de');
+  expect(german.text.replaceAll('\u00a0', ' ')).toContain(
+    '8.800 Sats sind etwa 5,50 € oder 4,40 $.',
+  );
+
+  const refused = await submit({ amount: '5000', unit: 'USD' });
+  expect(refused.status).toBe(400);
+  const html = await refused.text();
+  expect(html).toContain('The amount must be at most');
+  expect(html).toMatch(/<option selected[^>]*>USD</);
+  const link = await open(`/${npub}?amount=1.5&unit=USD`);
+  expect(link.html).toMatch(/<option selected[^>]*>USD</);
+  expect(link.html).not.toContain('role="alert"');
+});
+
+it('are refused if the rates are older than 15 minutes, and pages show only sats', async () => {
+  const { npub, clock, open, submit } = await openService('EUR', '{ "EUR": 50000 }');
+  await eventually(async () => expect((await open()).html).toContain('<select'));
+  clock.advance(15 * MINUTE_MS + 1);
+  const page = await open();
+  expect(page.html).not.toContain('<select');
+  expect(page.text).toContain('Amount in sats');
+  expect(page.text).not.toContain('exchange rate');
+  const refused = await submit({ amount: '5', unit: 'EUR' });
+  expect(refused.status).toBe(400);
+  expect(await refused.text()).toContain('The exchange rate is not available right now.');
+  expect((await open(`/${npub}?amount=5&unit=EUR`)).text).toContain('not available right now');
+});
