@@ -336,7 +336,7 @@ function collectPage({ t }: PageLanguage, { allowPrivateNetworks }: HttpContext)
   return {
     title: t('collect.title'),
     script: 'collect',
-    scriptTexts: ['account.', 'amount.', 'collect.', 'sats'],
+    scriptTexts: ['account.', 'amount.', 'collect.', 'invoice.', 'sats'],
     // Any mint, because users choose theirs, and the hosts of Lightning addresses.
     connectSources: allowPrivateNetworks ? 'https: http:' : 'https:',
     content: html`

@@ -13,6 +13,7 @@ import { type AccountSession, fetchUser, restoreSession } from './restore-sessio
 import { SignIn } from './sign-in.tsx';
 import type { Signer } from './signer.ts';
 import { announceSignOut, announceUser, followTabs } from './tabs.ts';
+import { readNameInLink } from './use-purchase.ts';
 import { UsernameSection } from './username-section.tsx';
 
 interface PageProps {
@@ -84,7 +85,7 @@ function Account({ restoredSession, signerRelay, graceDays, mints, children }: A
   useEffect(() => {
     // The user came from there to sign in.
     if (session !== null && location.hash === '#collect') {
-      location.replace(link('/collect'));
+      location.replace(link('/collect', readNameInLink()));
     }
   }, [session]);
   useEffect(

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { t } from '../translator.ts';
-import { ApiError, type Session, type User } from './api-client.ts';
+import { type ApiClient, ApiError, type Session, type User } from './api-client.ts';
 import { isOutcomeUnknown } from './problem-text.ts';
 
 export type Purchase = ReturnType<typeof usePurchase>;
@@ -15,19 +15,15 @@ export function usePurchase({ api, user, onUserChange }: Session) {
   const buy = async (name: string, token: string | null) => {
     setSuccess(null);
     try {
-      const { data } = await api.request<{ user: User }>('/api/v2/user/username', {
-        method: 'POST',
-        body: { username: name },
-        headers: token === null ? {} : { 'x-cashu': token },
-      });
+      const newUser = await requestUsername(api, name, token);
       // This throws if the response contains no user. Then the draft keeps its token.
-      setSuccess(describeSuccess(name, data.user));
+      setSuccess(describeSuccess(name, newUser));
       // If an earlier token may have been spent, it has paid, and the new one is still money.
       const spentToken = draft.unconfirmedToken ?? token;
       const isSpent = token !== null && token === spentToken;
       changeDraft({ name: '', unconfirmedToken: null, ...(isSpent && { token: '' }) });
       setOrder(null);
-      onUserChange(data.user);
+      onUserChange(newUser);
     } catch (error) {
       if (token !== null) {
         const unconfirmedToken = findUnconfirmedToken(error, token, draft.unconfirmedToken);
@@ -47,7 +43,17 @@ export function usePurchase({ api, user, onUserChange }: Session) {
   return { draft, changeDraft, order, cancelOrder: () => setOrder(null), success, buy };
 }
 
-function describeSuccess(name: string, user: User): string {
+/** Throws unless the user owns the name afterwards, or has owned it. */
+export async function requestUsername(api: ApiClient, username: string, token: string | null) {
+  const { data } = await api.request<{ user: User }>('/api/v2/user/username', {
+    method: 'POST',
+    body: { username },
+    headers: token === null ? {} : { 'x-cashu': token },
+  });
+  return data.user;
+}
+
+export function describeSuccess(name: string, user: User): string {
   return user.name === name.toLowerCase()
     ? t('account.nameBought', { address: `${user.name}@${location.host}` })
     : t('account.nameBoughtBefore', { name });

@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
 import { CopyableText, QrCode, Section } from '../../elements.ts';
-import { rich, t } from '../translator.ts';
+import { link, rich, t } from '../translator.ts';
 import type { ApiClient, Session } from './api-client.ts';
 import {
   Button,
@@ -137,6 +137,11 @@ function PaymentForm({
   return (
     <div class="columns">
       <div>
+        <p>
+          <a class="button" href={link('/collect', order.name)}>
+            {t('account.payHere')}
+          </a>
+        </p>
         <h4>{t('account.payRequest')}</h4>
         <p>
           {rich('account.payRequestText', {

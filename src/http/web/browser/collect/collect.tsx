@@ -5,6 +5,7 @@ import { CopyableText, Section } from '../../elements.ts';
 import { Button, FieldForm, Problem, Status, useAction, useLoaded } from '../account/elements.tsx';
 import { type AccountSession, restoreSession } from '../account/restore-session.ts';
 import { followTabs } from '../account/tabs.ts';
+import { readNameInLink } from '../account/use-purchase.ts';
 import { getElement } from '../common.ts';
 import { language, link, rich, t } from '../translator.ts';
 import type { Holding } from './holdings.ts';
@@ -13,13 +14,14 @@ import { formatMint } from './mint-problem.ts';
 import { encodeToken, type PaymentOffer } from './mint-wallet.ts';
 import { TokenQrCode } from './token-qr-code.tsx';
 import { listMints, useWallet, type WalletState } from './use-wallet.ts';
+import { UsernamePurchase } from './username-purchase.tsx';
 
 function Page() {
   const { data, problem, reload } = useLoaded(restoreSession, []);
   const session = data?.session;
   useEffect(() => {
     if (session === null) {
-      location.replace(`${link('/account')}#collect`);
+      location.replace(`${link('/account', readNameInLink())}#collect`);
     }
   }, [session]);
   return (
@@ -54,6 +56,7 @@ function Wallet(session: AccountSession) {
   }, []);
   return (
     <>
+      <UsernamePurchase {...session} wallet={wallet} />
       <WaitingSection wallet={wallet} />
       <Section title={t('collect.inBrowser')}>
         <p>{t('collect.inBrowserText')}</p>

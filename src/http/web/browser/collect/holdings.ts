@@ -23,6 +23,10 @@ export interface Holding {
   isToken?: boolean;
   /** Why the mint has not collected the quote, in words. */
   problem?: string;
+  /** Of a quote that the user has requested here. */
+  invoice?: { request: string; expiresAtMs: number };
+  /** The username that this quote or token is to buy. When the quote is collected, it becomes a token. */
+  username?: string;
 }
 
 interface WalletSchema extends DBSchema {
@@ -57,7 +61,9 @@ export async function listHoldings(pubkey: string): Promise<Holding[]> {
 
 /** Returns how much ecash of a key is in this browser and not in a token, in sats. */
 export async function sumEcash(pubkey: string): Promise<number> {
-  const holdings = (await listHoldings(pubkey)).filter(({ isToken }) => !isToken);
+  const holdings = (await listHoldings(pubkey)).filter(
+    (holding) => !(holding.isToken || isUnpaid(holding)),
+  );
   return holdings.reduce((total, { amountSat }) => total + amountSat, 0);
 }
 
@@ -103,6 +109,11 @@ export function toQuoteKey(mintUrl: string, quoteId: string): string {
 
 export function isSpendable({ quoteId, outputs, melt, isToken }: Holding): boolean {
   return !(quoteId ?? outputs ?? melt ?? isToken);
+}
+
+/** Whether it is an invoice that is not known to be paid. */
+export function isUnpaid({ invoice, outputs }: Holding): boolean {
+  return invoice !== undefined && outputs === undefined;
 }
 
 export function isUnfinished({ outputs, melt }: Holding): boolean {

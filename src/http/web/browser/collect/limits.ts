@@ -15,3 +15,9 @@ export const QR_PART_BYTES = 150;
 
 /** A usual LNURL response has less than 4 KB. */
 export const MAX_LNURL_RESPONSE_LENGTH = 65_536;
+
+/** For mints that do not say when an invoice expires (BOLT 11). */
+export const DEFAULT_INVOICE_EXPIRY_MS = 3_600_000;
+
+/** How long the page looks an expired invoice up, because a payment that was under way may still arrive. */
+export const LATE_PAYMENT_MS = 86_400_000;

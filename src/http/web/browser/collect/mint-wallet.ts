@@ -23,12 +23,19 @@ import { t } from '../translator.ts';
 import {
   type Holding,
   isSpendable,
+  isUnpaid,
   listCollectedQuotes,
   listHoldings,
   replaceHoldings,
   toQuoteKey,
 } from './holdings.ts';
-import { MAX_EXCHANGED_PROOFS, MAX_TOKEN_PROOFS, MINT_TIMEOUT_MS } from './limits.ts';
+import {
+  DEFAULT_INVOICE_EXPIRY_MS,
+  LATE_PAYMENT_MS,
+  MAX_EXCHANGED_PROOFS,
+  MAX_TOKEN_PROOFS,
+  MINT_TIMEOUT_MS,
+} from './limits.ts';
 
 // Requests are repeated only after their outcome has been looked up. So cashu-ts must not repeat them (NUT-19).
 setGlobalRequestOptions({ requestTimeout: MINT_TIMEOUT_MS, ttl: 0 });
@@ -99,8 +106,8 @@ export class MintWallet {
   }
 
   /**
-   * Finishes what was interrupted, and removes tokens that have been spent. Throws if the mint does not answer, or has not
-   * decided.
+   * Finishes what was interrupted, collects invoices that are paid, and removes tokens that have been spent. Throws if the
+   * mint does not answer, or has not decided.
    */
   async refresh(ids: ReadonlySet<string>): Promise<void> {
     await this.#runAlone(async () => {
@@ -108,6 +115,8 @@ export class MintWallet {
       await tryEach(holdings, async (holding) => {
         if (holding.melt !== undefined) {
           await this.#finishPayment(holding, null);
+        } else if (isUnpaid(holding)) {
+          await this.#checkInvoice(holding);
         } else if (holding.quoteId !== undefined) {
           await this.#finishQuote(holding);
         } else if (holding.outputs !== undefined) {
@@ -119,9 +128,21 @@ export class MintWallet {
     });
   }
 
+  /** Stores an invoice, whose payment becomes a token that is to buy a username. */
+  async createInvoice(amountSat: number, username: string): Promise<void> {
+    await this.#wallet.loadMint();
+    const { quote: quoteId, request, expiry } = await this.#wallet.createMintQuoteBolt11(amountSat);
+    const expiresAtMs = expiry ? expiry * 1_000 : Date.now() + DEFAULT_INVOICE_EXPIRY_MS;
+    const id = toQuoteKey(this.mintUrl, quoteId);
+    // A mint that sends no text must not break the page.
+    const invoice = { request: String(request), expiresAtMs };
+    const holding = { ...this.#createHolding([]), id, quoteId, amountSat, invoice, username };
+    await replaceHoldings([], [holding]);
+  }
+
   /** Turns ecash into a token, which stays listed until it is spent. @param amountSat null: everything */
-  async createToken(amountSat: number | null): Promise<void> {
-    await this.#runAlone(async () => {
+  async createToken(amountSat: number | null, purpose: Partial<Holding> = {}): Promise<Holding> {
+    return await this.#runAlone(async () => {
       let proofs = await this.#listProofs();
       if (amountSat !== null) {
         const exact = this.#wallet.selectProofsToSend(proofs, amountSat, false, true).send;
@@ -134,7 +155,7 @@ export class MintWallet {
       if (proofs.length === 0) {
         throw new Error(t('collect.empty'));
       }
-      await this.#moveProofs(proofs, { isToken: true });
+      return await this.#moveProofs(proofs, { isToken: true, ...purpose });
     });
   }
 
@@ -238,6 +259,25 @@ export class MintWallet {
     }
   }
 
+  /** Collects an invoice that is paid, and forgets one that was not paid in time. */
+  async #checkInvoice(holding: Holding): Promise<void> {
+    const { quoteId = '', amountSat, invoice } = holding;
+    const { isTaken, isPending } = await this.#readStates(holding).catch((error: unknown) => {
+      // The mint may have deleted the quote.
+      if (error instanceof MintOperationError) {
+        return { isTaken: false, isPending: true };
+      }
+      throw error;
+    });
+    if (isTaken || !isPending) {
+      const paid = { ...holding, outputs: await this.#createMintOutputs(quoteId, amountSat) };
+      await replaceHoldings([], [paid]);
+      await this.#finishQuote(paid);
+    } else if (Date.now() > (invoice?.expiresAtMs ?? 0) + LATE_PAYMENT_MS) {
+      await replaceHoldings([holding], []);
+    }
+  }
+
   async #createMintOutputs(quoteId: string, amountSat: number) {
     // Without the expiry of the quote, because cashu-ts refuses expired ones, but some mints do not.
     const quote = { quote: quoteId };
@@ -308,7 +348,10 @@ export class MintWallet {
         throw error;
       }
     }
-    await replaceHoldings([holding], [{ ...this.#createHolding(proofs), id: holding.id }]);
+    const { id, quoteId, username } = holding;
+    const isInvoice = quoteId !== undefined && username !== undefined;
+    const purpose = isInvoice ? { isToken: true, username } : {};
+    await replaceHoldings([holding], [{ ...this.#createHolding(proofs), id, ...purpose }]);
     return proofs;
   }
 

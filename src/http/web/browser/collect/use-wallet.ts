@@ -6,6 +6,7 @@ import {
   type Holding,
   isSpendable,
   isUnfinished,
+  isUnpaid,
   listCollectedQuotes,
   listHoldings,
   toQuoteKey,
@@ -22,6 +23,9 @@ const PAGE_SIZE = 50;
 /** Tokens and payments are looked up after this time, then after twice as long each time: some mints limit requests. */
 const FIRST_LOOK_MS = 5_000;
 const MAX_LOOK_MS = 300_000;
+
+/** Instead of 2, while the user pays an invoice. Nutshell answers 20 requests about a quote, then none before a quiet minute. */
+const INVOICE_LOOK_GROWTH = 1.25;
 
 export type WalletState = ReturnType<typeof useWallet>;
 
@@ -72,8 +76,9 @@ export function useWallet({ api, user: { pubkey } }: AccountSession) {
     (holding) => isUnfinished(holding) && !waitingKeys.has(holding.id),
   );
   const tokens = holdings.filter((holding) => holding.isToken && !isUnfinished(holding));
+  const invoices = holdings.filter(isUnpaid);
 
-  const open = [...unfinished, ...tokens];
+  const open = [...unfinished, ...tokens, ...invoices];
 
   const finish = async () => {
     const found = listMints(open).map(async (mintUrl) => {
@@ -92,12 +97,13 @@ export function useWallet({ api, user: { pubkey } }: AccountSession) {
     if (openIds === '') {
       return undefined;
     }
+    const growth = invoices.length > 0 ? INVOICE_LOOK_GROWTH : 2;
     let lookMs = FIRST_LOOK_MS;
     let timer: ReturnType<typeof setTimeout> | undefined;
     const look = () => {
       clearTimeout(timer);
       timer = setTimeout(look, lookMs);
-      lookMs = Math.min(lookMs * 2, MAX_LOOK_MS);
+      lookMs = Math.min(lookMs * growth, MAX_LOOK_MS);
       if (!document.hidden) {
         void latestFinish.current();
       }
@@ -126,7 +132,10 @@ export function useWallet({ api, user: { pubkey } }: AccountSession) {
   return {
     collectable,
     locked: waiting.filter(({ locked }) => locked),
-    refused: holdings.filter(({ id, problem }) => problem !== undefined && waitingKeys.has(id)),
+    refused: holdings.filter(
+      ({ id, problem, invoice }) => problem !== undefined && (invoice ?? waitingKeys.has(id)),
+    ),
+    invoices,
     spendable: holdings.filter(isSpendable),
     unfinished,
     tokens,

@@ -1,0 +1,136 @@
+import type { VNode } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { CopyableText, QrCode, Section } from '../../elements.ts';
+import { ApiError } from '../account/api-client.ts';
+import { Problem, Status, useAction, useLoaded } from '../account/elements.tsx';
+import type { AccountSession } from '../account/restore-session.ts';
+import { announceUser } from '../account/tabs.ts';
+import { describeSuccess, readNameInLink, requestUsername } from '../account/use-purchase.ts';
+import { rich, t } from '../translator.ts';
+import type { Holding } from './holdings.ts';
+import { encodeToken } from './mint-wallet.ts';
+import type { WalletState } from './use-wallet.ts';
+
+interface Info {
+  features: { username: { payment?: { amount: number; mints: string[] } } };
+}
+
+/** Buys the username in the link, or the one that an earlier page began to buy, with Lightning or with ecash. */
+export function UsernamePurchase({ api, user, wallet }: AccountSession & { wallet: WalletState }) {
+  const info = useLoaded(() => api.request<Info>('/api/v2/info'), [api]);
+  const terms = info.data?.data.features.username.payment;
+  const { amount: priceSat = 0, mints: [mintUrl = ''] = [] } = terms ?? {};
+  const { tokens, invoices } = wallet;
+  const isOpen = ({ invoice }: Holding) => (invoice?.expiresAtMs ?? 0) > Date.now();
+  const begun = [...tokens, ...invoices.filter(isOpen)].find(
+    ({ username }) => username !== undefined,
+  );
+  /** Stays when the token is spent, and with it the outcome. */
+  const shownName = useRef(parseName(readNameInLink()));
+  shownName.current ||= begun?.username ?? '';
+  const name = shownName.current;
+  const [success, setSuccess] = useState<string | null>(null);
+  const outcome = success ?? (name === user.name ? t('account.nameIsYours') : null);
+
+  const canPay = (holding: Holding) =>
+    holding.username !== undefined && holding.mintUrl === mintUrl && holding.amountSat === priceSat;
+  const token = tokens.find(canPay);
+  const ownInvoices = invoices.filter(({ username }) => username === name);
+  const invoice =
+    token === undefined ? ownInvoices.find((each) => canPay(each) && isOpen(each)) : undefined;
+
+  const { isRunning, problem, run } = useAction(async (payment: 'lightning' | 'ecash') => {
+    // Nobody pays for a name that is not available.
+    let owner = await requestUsername(api, name, null).catch(expectPrice);
+    if (owner === null && payment === 'lightning') {
+      await wallet.withMint(mintUrl, (mint) => mint.createInvoice(priceSat, name));
+      return;
+    }
+    if (owner === null) {
+      const used =
+        token ??
+        (await wallet.withMint(mintUrl, (mint) => mint.createToken(priceSat, { username: name })));
+      owner = await requestUsername(api, name, encodeToken(used)).finally(
+        () => void wallet.finish(),
+      );
+    }
+    setSuccess(describeSuccess(name, owner));
+    announceUser(owner);
+  });
+
+  const awaitedId = useRef<string | undefined>(undefined);
+  awaitedId.current = ownInvoices[0]?.id ?? awaitedId.current;
+  useEffect(() => {
+    // The invoice was paid, and has become a token.
+    if (token !== undefined && token.id === awaitedId.current) {
+      void run('ecash');
+    }
+  }, [token?.id]);
+
+  if (name === '' || (terms === undefined && info.problem === null)) {
+    return null;
+  }
+  const balanceSat = wallet.spendable
+    .filter((holding) => holding.mintUrl === mintUrl)
+    .reduce((sum, { amountSat }) => sum + amountSat, 0);
+  const canChoose = token === undefined && invoice === undefined;
+  const mintProblem =
+    invoice !== undefined && wallet.problems[0] !== undefined ? wallet.problems.join(' ') : null;
+  const price = <strong>{t('sats', { amount: priceSat })}</strong>;
+  const button = (payment: 'lightning' | 'ecash', label: string) => (
+    <button type="button" aria-disabled={isRunning} onClick={() => void run(payment)}>
+      {label}
+    </button>
+  );
+  return (
+    <Section title={t('collect.buyName', { address: `${name}@${location.host}` })}>
+      <Status text={outcome} />
+      <Problem text={info.problem} onRetry={info.reload} />
+      {outcome === null && terms !== undefined && (
+        <>
+          {token !== undefined && <p>{t('collect.tokenForName')}</p>}
+          {invoice !== undefined && <Invoice {...invoice} price={price} />}
+          {canChoose && <p>{rich('collect.namePrice', { price })}</p>}
+          <p class="row">
+            {token !== undefined && button('ecash', t('account.buy'))}
+            {token === undefined &&
+              balanceSat >= priceSat &&
+              button('ecash', t('collect.payWithEcash'))}
+            {canChoose && button('lightning', t('collect.payWithLightning'))}
+          </p>
+          <p role="status">{isRunning && t('account.buying')}</p>
+          <Problem text={problem ?? mintProblem} />
+        </>
+      )}
+    </Section>
+  );
+}
+
+function Invoice({ invoice, price }: Partial<Holding> & { price: VNode }) {
+  const { request = '' } = invoice ?? {};
+  const uri = `lightning:${request.toUpperCase()}`;
+  return (
+    <>
+      <p>{rich('collect.payInvoice', { price })}</p>
+      <p>
+        <a class="button" href={uri}>
+          {t('collect.openInWallet')}
+        </a>
+      </p>
+      <QrCode text={uri} label={t('invoice.qrCode')} />
+      <CopyableText text={request} label={t('invoice.copy')} />
+    </>
+  );
+}
+
+/** Anybody can write the text in the link. */
+function parseName(text: string): string {
+  return /^[a-z0-9]+$/i.test(text) ? text.toLowerCase() : '';
+}
+
+function expectPrice(error: unknown): null {
+  if (error instanceof ApiError && error.status === 402) {
+    return null;
+  }
+  throw error;
+}

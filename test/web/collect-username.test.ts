@@ -1,0 +1,150 @@
+import type { Page, Route } from 'playwright-core';
+import { expect, it, onTestFinished } from 'vitest';
+import { assignUsername } from '../helpers/recipients/assign-username.ts';
+import type { RecipientClient } from '../helpers/recipients/recipient-client.ts';
+import { fetchUsernameOwner } from '../helpers/recipients/username-requests.ts';
+import { receivePayment, useTestEnvironment } from '../helpers/service/test-environment.ts';
+import { inspectPage } from '../helpers/web/inspect-page.ts';
+import { heading, openAccount, section } from '../helpers/web/pages.ts';
+import { readQrCode } from '../helpers/web/read-qr-code.ts';
+import { useBrowser } from '../helpers/web/use-browser.ts';
+
+/** Buying a username on `/collect`, with Lightning and with ecash. Nothing is lost if the page dies. */
+
+const PRICE_SAT = 21;
+
+const environment = useTestEnvironment({
+  mint: { inputFeePpk: 100 },
+  env: { USERNAME_PRICE_SAT: String(PRICE_SAT) },
+});
+const browser = useBrowser();
+
+const OPTIONS = { expectedStatuses: [400, 402, 409], expectedErrors: /net::ERR_FAILED/ };
+
+const buying = (page: Page) => section(page, 'Buy ');
+const button = (page: Page, name: string) =>
+  buying(page).getByRole('button', { name, exact: true });
+const balance = (page: Page) => section(page, 'In this browser').locator('.balance .total');
+const tokens = (page: Page) =>
+  section(page, 'Tokens that nobody has taken yet').getByRole('listitem');
+
+/** Chooses a name on the account page, and follows the link. */
+async function openPurchase(wallet: RecipientClient, name: string): Promise<Page> {
+  const page = await openAccount(browser, wallet, {
+    ...OPTIONS,
+    mints: [environment.mint.url],
+  });
+  await page.getByRole('textbox', { name: 'Username' }).fill(name);
+  await page.getByRole('button', { name: 'Buy this name' }).click();
+  await page.getByRole('link', { name: 'Pay with Lightning or with ecash' }).click();
+  await section(page, `Buy ${name}@${new URL(wallet.origin).host}`).waitFor();
+  return page;
+}
+
+/** Kills a page. Then opens the page for collecting in another tab, which continues the session. */
+async function reopen(page: Page, path: string, whileClosed = async () => undefined as unknown) {
+  const other = await browser.openPage(`${environment.origin}/account`, {
+    ...OPTIONS,
+    mints: [environment.mint.url],
+    context: page.context(),
+  });
+  // It has the session now.
+  await heading(other, 'Received payments').waitFor();
+  await page.close();
+  await whileClosed();
+  await other.goto(`${environment.origin}${path}`);
+  return other;
+}
+
+async function readInvoice(page: Page): Promise<string> {
+  const invoice = buying(page).locator('code');
+  await invoice.waitFor();
+  return (await invoice.textContent()) ?? '';
+}
+
+/** Resolves with the request that sends the token, which is held. */
+async function holdToken(page: Page): Promise<{ sent: Promise<Route> }> {
+  const { promise: sent, resolve } = Promise.withResolvers<Route>();
+  await page.route('**/api/v2/user/username', (route) =>
+    'x-cashu' in route.request().headers() ? resolve(route) : route.continue(),
+  );
+  return { sent };
+}
+
+it('buys a name with Lightning', async () => {
+  const wallet = environment.newWallet();
+  const page = await openPurchase(wallet, 'alice');
+  await buying(page).getByText('The name costs 21 sats.').waitFor();
+  expect(await button(page, 'Pay with ecash in this browser').count()).toBe(0);
+  await button(page, 'Pay with Lightning').click();
+  const invoice = await readInvoice(page);
+  expect(await readQrCode(buying(page).getByRole('img'))).toBe(
+    `lightning:${invoice.toUpperCase()}`,
+  );
+  await inspectPage(page, 'collect-username-invoice');
+  environment.mint.pay(invoice);
+  await buying(page).getByText('alice@').getByText('is yours now').waitFor();
+  expect(await fetchUsernameOwner(environment.origin, 'alice')).toBe(wallet.pubkey);
+  await expect.poll(() => tokens(page).count()).toBe(0);
+});
+
+it('loses nothing if the page is killed before the ecash, the token or the outcome has arrived', async () => {
+  const { mint } = environment;
+  const wallet = environment.newWallet();
+  const page = await openPurchase(wallet, 'bob');
+  await button(page, 'Pay with Lightning').click();
+  const invoice = await readInvoice(page);
+  const hold = mint.holdNext('POST /v1/mint/bolt11', 'after');
+  onTestFinished(() => hold.release());
+  const minting = await reopen(page, '/collect', async () => mint.pay(invoice));
+  await hold.reached;
+  const sending = await reopen(minting, '/collect', async () => hold.release());
+  await button(sending, 'Buy').waitFor();
+  expect(await tokens(sending).getByText('21 sats').count()).toBe(1);
+
+  const retrying = await reopen(sending, '/collect');
+  await button(retrying, 'Buy').waitFor();
+  expect(await fetchUsernameOwner(environment.origin, 'bob')).toBeUndefined();
+  const { sent } = await holdToken(retrying);
+  await button(retrying, 'Buy').click();
+  const route = await sent;
+  await route.fetch();
+  await route.abort();
+  await buying(retrying).getByText('The server did not respond.').waitFor();
+  await expect.poll(() => tokens(retrying).count()).toBe(0);
+  expect(await fetchUsernameOwner(environment.origin, 'bob')).toBe(wallet.pubkey);
+  const count = mint.quotes.size;
+  await button(retrying, 'Pay with Lightning').click();
+  await buying(retrying).getByText('is yours now').waitFor();
+  expect(mint.quotes.size).toBe(count);
+
+  await retrying.goto(`${environment.origin}/collect?name=bob`);
+  await buying(retrying).getByText('This is your username already.').waitFor();
+});
+
+it('buys a name with collected ecash, which stays if the name is taken meanwhile', async () => {
+  const wallet = environment.newWallet();
+  await receivePayment(environment, wallet, 'amount=100000');
+  const page = await openPurchase(wallet, 'carol');
+  await page.getByRole('button', { name: 'Collect' }).click();
+  await balance(page).getByText('100 sats').waitFor();
+  const { sent } = await holdToken(page);
+  await button(page, 'Pay with ecash in this browser').click();
+  const route = await sent;
+  await assignUsername(environment.database, environment.newWallet().pubkey, 'carol');
+  await route.continue();
+  await buying(page).getByText('This username is already taken. Choose another name.').waitFor();
+  expect(await tokens(page).getByText('21 sats').count()).toBe(1);
+  await inspectPage(page, 'collect-username-taken');
+  await button(page, 'Buy').click();
+  await buying(page).getByText('already taken').waitFor();
+
+  // The mint’s fee for the exchange was 1 sat.
+  await balance(page).getByText('78 sats').waitFor();
+  const second = await reopen(page, '/collect?name=Carla');
+  await button(second, 'Buy').click();
+  await buying(second).getByText('carla@').getByText('is yours now').waitFor();
+  expect(await fetchUsernameOwner(environment.origin, 'carla')).toBe(wallet.pubkey);
+  await expect.poll(() => tokens(second).count()).toBe(0);
+  await balance(second).getByText('78 sats').waitFor();
+});
