@@ -70,11 +70,13 @@ export interface PaymentOffer {
 /**
  * The ecash of one user at one mint. Every request that creates or spends ecash is stored first, with the secrets of the
  * new ecash. If its outcome is unknown, it is looked up and repeated with the same secrets, so nothing is lost (ADR 43).
+ *
+ * Each action needs a new instance, because cashu-ts keeps to the keyset that it has chosen first.
  */
 export class MintWallet {
   readonly mintUrl: string;
   readonly #pubkey: string;
-  #wallet: Wallet;
+  readonly #wallet: Wallet;
 
   constructor(pubkey: string, mintUrl: string) {
     this.mintUrl = mintUrl;
@@ -203,10 +205,7 @@ export class MintWallet {
   /** No other tab changes this ecash meanwhile. */
   #runAlone<Result>(run: () => Promise<Result>): Promise<Result> {
     return navigator.locks.request(`ecash ${this.#pubkey} ${this.mintUrl}`, async () => {
-      // The mint may have new keysets, and a wallet keeps to the keyset that it has chosen.
-      const wallet = new Wallet(this.mintUrl, { unit: 'sat' });
-      await wallet.loadMint();
-      this.#wallet = wallet;
+      await this.#wallet.loadMint();
       return await run();
     });
   }

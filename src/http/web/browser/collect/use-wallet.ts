@@ -38,7 +38,6 @@ export function useWallet({ api, user: { pubkey } }: AccountSession) {
   });
   /** Why interrupted requests could not be finished. */
   const [problems, setProblems] = useState<readonly string[]>([]);
-  const wallets = useRef(new Map<string, MintWallet>());
 
   const readStored = async () =>
     setStored({
@@ -56,10 +55,8 @@ export function useWallet({ api, user: { pubkey } }: AccountSession) {
     mintUrl: string,
     action: (wallet: MintWallet) => Promise<Result>,
   ) => {
-    const wallet = wallets.current.get(mintUrl) ?? new MintWallet(pubkey, mintUrl);
-    wallets.current.set(mintUrl, wallet);
     try {
-      return await action(wallet);
+      return await action(new MintWallet(pubkey, mintUrl));
     } catch (error) {
       throw new Error(await describeMintProblem(error, mintUrl));
     }
