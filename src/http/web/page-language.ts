@@ -28,6 +28,9 @@ const LANGUAGES = {
   pt: prepareLanguage('pt', portuguese),
 };
 
+/** Each page repeats its query for each language. The longest payment link has about 3,300 characters. */
+const MAX_URL_LENGTH = 4_000;
+
 const CODES = Object.keys(LANGUAGES) as (keyof typeof LANGUAGES)[];
 
 function prepareLanguage(code: string, texts: Texts) {
@@ -37,7 +40,7 @@ function prepareLanguage(code: string, texts: Texts) {
 
 /** Chooses the language by the parameter `lang`, which the links of the page keep, or else by the browser's settings. */
 export function choosePageLanguage({ url, headers }: FastifyRequest): PageLanguage {
-  const { query } = splitUrl(removeSecretKeys(url));
+  const { query } = splitUrl(url.length > MAX_URL_LENGTH ? '' : removeSecretKeys(url));
   const parameter = new URLSearchParams(query).get('lang');
   const chosen = CODES.find((code) => code === parameter);
   const code = chosen ?? negotiateLanguage(headers['accept-language']);
@@ -67,6 +70,8 @@ function setLanguage(url: string, code: string): string {
 
 /** Works for any path of a request, such as `//[`, which is not a valid relative URL. */
 function splitUrl(url: string): { path: string; query: string } {
-  const [path = '', ...query] = url.split('?');
-  return { path, query: query.join('?') };
+  const index = url.indexOf('?');
+  return index === -1
+    ? { path: url, query: '' }
+    : { path: url.slice(0, index), query: url.slice(index + 1) };
 }
