@@ -1,7 +1,6 @@
 import etag from '@fastify/etag';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
-import { html } from 'htm/preact';
 import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
 import { RequestError } from '../../errors.ts';
@@ -18,6 +17,7 @@ import type { HttpContext } from '../context.ts';
 import { isPageRequest, renderError } from '../errors.ts';
 import { jsonBody } from '../schemas.ts';
 import { sendStaticFile } from '../static-files.ts';
+import { type AccountSettings, accountPage, collectPage } from './account-pages.ts';
 import type { SatRange } from './amount.ts';
 import { type Assets, prepareAssets } from './assets.ts';
 import { type BrandingSettings, loadBranding } from './branding.ts';
@@ -26,8 +26,8 @@ import { buildPaymentQrText } from './elements.ts';
 import { describeForPeople, freeNamePage } from './error-page.ts';
 import { homePage } from './home-page.ts';
 import { invoicePage } from './invoice-page.ts';
-import { type Page, type Site, sendPage, setPageHeaders, shortenAddress } from './layout.ts';
-import { choosePageLanguage, type PageLanguage } from './page-language.ts';
+import { type Site, sendPage, setPageHeaders, shortenAddress } from './layout.ts';
+import { choosePageLanguage } from './page-language.ts';
 import {
   type FormProblem,
   findLinkProblem,
@@ -41,15 +41,12 @@ import { renderPreviewImage } from './preview-image.ts';
 import { removeSecretKeys } from './secret-key.ts';
 import type { Message } from './translation.ts';
 
-export interface WebSettings extends BrandingSettings {
-  signerRelay: string;
+export interface WebSettings extends BrandingSettings, AccountSettings {
   /** Amounts that the payment page offers. */
   amountsSat: readonly number[];
-  /** Mints that the account page recommends. */
-  mints: readonly string[];
 }
 
-export type WebPages = Site & Pick<WebSettings, 'signerRelay' | 'amountsSat' | 'mints'>;
+export type WebPages = Site & AccountSettings & Pick<WebSettings, 'amountsSat'>;
 
 /** Returns null if the files for the browser are missing. */
 export async function loadWebPages(settings: WebSettings, log: Logger): Promise<WebPages | null> {
@@ -304,57 +301,6 @@ function serveAssets(app: FastifyInstance, assets: Assets): void {
       return sendStaticFile(file, request, reply);
     });
   }
-}
-
-function accountPage(
-  { t }: PageLanguage,
-  { signerRelay, mints }: WebPages,
-  { allowPrivateNetworks, usernames }: HttpContext,
-): Page {
-  const graceDays = usernames.policy.graceMs / 86_400_000;
-  return {
-    title: t('site.account'),
-    script: 'account',
-    scriptTexts: ['account.', 'amount.', 'pay.', 'sats', 'site.account'],
-    // Any relay, because the user chooses those of a remote signer.
-    connectSources: allowPrivateNetworks ? 'wss: ws:' : 'wss:',
-    content: html`
-      <div
-        id="account"
-        data-signer-relay=${signerRelay}
-        data-grace-days=${graceDays}
-        data-mints=${mints.join(' ')}
-      >
-        <div class="row spread"><h1>${t('site.account')}</h1></div>
-        <${StartNotices} t=${t}>${t('account.needsJavaScript')}<//>
-      </div>
-    `,
-  };
-}
-
-function collectPage({ t }: PageLanguage, { allowPrivateNetworks }: HttpContext): Page {
-  return {
-    title: t('collect.title'),
-    script: 'collect',
-    scriptTexts: ['account.', 'amount.', 'collect.', 'invoice.', 'sats'],
-    // Any mint, because users choose theirs, and the hosts of Lightning addresses.
-    connectSources: allowPrivateNetworks ? 'https: http:' : 'https:',
-    content: html`
-      <div id="collect">
-        <h1>${t('collect.title')}</h1>
-        <${StartNotices} t=${t}>${t('collect.needsJavaScript')}<//>
-      </div>
-    `,
-  };
-}
-
-/** What is shown until the script of a page has started. */
-function StartNotices({ t, children }: Pick<PageLanguage, 't'> & { children: string }) {
-  return html`
-    <p class="loading">${t('account.loading')}</p>
-    <p class="problem late" role="alert">${t('account.notStarted')}</p>
-    <noscript><p class="problem">${children}</p></noscript>
-  `;
 }
 
 type ResolvedPayee = Payee & ResolvedAddress & { host: string };
