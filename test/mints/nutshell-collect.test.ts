@@ -1,5 +1,6 @@
 import { expect, it, onTestFinished } from 'vitest';
-import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
+import { startTestMint } from '../helpers/mints/start-test-mint.ts';
+import { fetchJson, RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
 import { addNostrExtension, section } from '../helpers/web/pages.ts';
 import { useBrowser } from '../helpers/web/use-browser.ts';
 import { startNutshellDeployment, waitForUpdate } from './nutshell-deployment.ts';
@@ -16,12 +17,8 @@ it('collects at Nutshell in the browser, although responses of the mint are lost
   onTestFinished(() => deployment[Symbol.asyncDispose]());
   const { mintUrl, service } = deployment;
   const wallet = new RecipientClient(service.publicOrigin);
-  const requestInvoice = async (amountSat: number) => {
-    const path = `/.well-known/lnurlp/${wallet.npub}?amount=${amountSat * 1_000}`;
-    return (await requestJson(service.url, path)).body.pr;
-  };
   const socket = await wallet.openSocket();
-  await requestInvoice(1_000);
+  await requestJson(service.url, `/.well-known/lnurlp/${wallet.npub}?amount=1000000`);
   await waitForUpdate(socket);
   await socket.close();
 
@@ -46,11 +43,19 @@ it('collects at Nutshell in the browser, although responses of the mint are lost
   await page.getByRole('button', { name: 'Take back' }).click();
   await expectEcash('998 sats');
 
-  // Nutshell pays its own invoices without Lightning, so only the inputs have a fee.
-  await page.getByLabel('Lightning address or invoice').fill(await requestInvoice(100));
+  // Lightning costs 1 sat. The mint keeps 2 sats until it is paid, and returns the rest.
+  const otherMint = await startTestMint();
+  const invoice = await createInvoice(otherMint.url, 100);
+  await page.getByLabel('Lightning address or invoice').fill(invoice);
   await page.getByRole('button', { name: 'Show the fee' }).click();
   await page.getByRole('button', { name: 'Pay', exact: true }).click();
-  await page.getByText('Paid 100 sats. The fee was 1 sat.').waitFor();
-  await expectEcash('897 sats');
+  await page.getByText('Paid 100 sats. The fee was 2 sats.').waitFor();
+  await expectEcash('896 sats');
   expect(lost.size).toBe(0);
 });
+
+async function createInvoice(mintUrl: string, amount: number): Promise<string> {
+  const body = JSON.stringify({ amount, unit: 'sat' });
+  const init = { method: 'POST', headers: { 'content-type': 'application/json' }, body };
+  return (await fetchJson(mintUrl, '/v1/mint/quote/bolt11', init)).body.request;
+}
