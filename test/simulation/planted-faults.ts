@@ -41,6 +41,19 @@ export function plantFault(name: string): void {
   if (fault === undefined) {
     throw new Error(`there is no planted fault '${name}'`);
   }
+  const sources = editSources(fault);
+  registerHooks({
+    load: (url, context, nextLoad) => {
+      const source = sources.get(url);
+      return source === undefined
+        ? nextLoad(url, context)
+        : { format: 'module-typescript', source, shortCircuit: true };
+    },
+  });
+}
+
+/** Returns the changed files by URL. Throws if the service no longer contains what a fault replaces. */
+export function editSources(fault: PlantedFault): Map<string, string> {
   const sources = new Map<string, string>();
   for (const { file, original, replacement } of fault.edits) {
     const url = new URL(`../../${file}`, import.meta.url);
@@ -53,12 +66,5 @@ export function plantFault(name: string): void {
       source.replace(original, () => replacement),
     );
   }
-  registerHooks({
-    load: (url, context, nextLoad) => {
-      const source = sources.get(url);
-      return source === undefined
-        ? nextLoad(url, context)
-        : { format: 'module-typescript', source, shortCircuit: true };
-    },
-  });
+  return sources;
 }
