@@ -6,6 +6,7 @@ import type { Database } from '../../src/database/database.ts';
 import { type MintInfo, parseMintInfo } from '../../src/mints/mint-info.ts';
 import { saveMintInfo } from '../../src/mints/mint-store.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
+import { measureSlowness } from '../helpers/machine-slowness.ts';
 import {
   HOSTILE_BEHAVIOURS,
   HOSTILE_MINT_INFO,
@@ -30,15 +31,15 @@ const WARM_UP_MS = 5_000;
 const MAX_MEASUREMENTS = 12;
 const MEASUREMENT_MS = 5_000;
 
-/** Of one core, beyond a service without quotes, which runs at the same time. Shared machines can be half as fast. */
-const MAX_CPU_SHARE = 0.1;
+/** Of one core, beyond a service without quotes, which runs at the same time. A slow machine needs more. */
+const MAX_CPU_SHARE = 0.05;
 
 const PAYMENT_COUNT = 100;
 const MAX_UPDATE_DELAY_P99_MS = 100;
 
 const SUBSCRIPTION_MS = 3_000;
 
-it('spends little of a core on 10,000 quotes at 1,000 hostile mints, and does not delay payments at the default mint', async () => {
+it('spends less than 5 % of a core on 10,000 quotes at 1,000 hostile mints, and does not delay payments at the default mint', async () => {
   const mint = await startTestMint();
   const hostileUrls = await startHostileMints(
     Array.from({ length: MINT_COUNT }, (_, index) => HOSTILE_BEHAVIOURS[index % 3] ?? 'fails'),
@@ -56,8 +57,9 @@ it('spends little of a core on 10,000 quotes at 1,000 hostile mints, and does no
     cpuShare = Math.min(cpuShare, usedSeconds / (MEASUREMENT_MS / 1_000));
   }
   const delaysMs = await measureUpdateDelays(service.origin, mint);
-  expect(cpuShare).toBeLessThan(MAX_CPU_SHARE);
-  expect(percentile(delaysMs, 0.99)).toBeLessThan(MAX_UPDATE_DELAY_P99_MS);
+  const slowness = measureSlowness();
+  expect(cpuShare).toBeLessThan(MAX_CPU_SHARE * slowness);
+  expect(percentile(delaysMs, 0.99)).toBeLessThan(MAX_UPDATE_DELAY_P99_MS * slowness);
 });
 
 async function insertUnpaidQuotes(db: Database['db'], mintUrls: readonly string[]): Promise<void> {

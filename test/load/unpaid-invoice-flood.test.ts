@@ -7,6 +7,7 @@ import { sql } from 'kysely';
 import { expect, it, onTestFinished } from 'vitest';
 import type { Database } from '../../src/database/database.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
+import { measureSlowness } from '../helpers/machine-slowness.ts';
 import { listenOnLoopback } from '../helpers/network/loopback-server.ts';
 import { buildUnpaidQuote, randomPubkey } from '../helpers/recipients/quote-fixtures.ts';
 import { startMeasuredService } from './measured-service.ts';
@@ -17,11 +18,8 @@ const QUOTE_COUNT = 160_000;
 const OLDEST_QUOTE_MS = 450_000;
 const NEWEST_QUOTE_MS = 70_000;
 
-/**
- * The memory and the delays are those beyond a service without quotes, which runs at the same time. The service takes 4 %
- * of a core of a usual machine; shared machines can be half as fast.
- */
-const BOUNDS = { memoryMb: 175, cpuShare: 0.1, eventLoopDelayMs: 20 };
+/** Beyond a service without quotes, which runs at the same time. A slow machine needs more time, but not more memory. */
+const BOUNDS = { memoryMb: 175, cpuShare: 0.05, eventLoopDelayMs: 20 };
 
 /** The service has loaded the quotes after this time. It still polls quotes that it has not polled before. */
 const LOADING_MS = 6_000;
@@ -30,7 +28,7 @@ const LOADING_MS = 6_000;
 const MAX_MEASUREMENTS = 6;
 const MEASUREMENT_MS = 2_500;
 
-it('needs 175 MB and little of a core for 160,000 unpaid invoices at the default mint, without long delays', async () => {
+it('needs 175 MB and 5 % of a core for 160,000 unpaid invoices at the default mint, without long delays', async () => {
   const mintUrl = await startMintWithUnpaidQuotes();
   // Fills the compile cache, as the installation does. Without it, loading TypeScript takes 10 MB.
   await promisify(execFile)(process.execPath, ['bin/nutpost.js', '--version']);
@@ -57,7 +55,8 @@ it('needs 175 MB and little of a core for 160,000 unpaid invoices at the default
     }
   }
   for (const name of names) {
-    expect(best[name], name).toBeLessThan(BOUNDS[name]);
+    const factor = name === 'memoryMb' ? 1 : measureSlowness();
+    expect(best[name] / factor, name).toBeLessThan(BOUNDS[name]);
   }
 });
 
