@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
+import { saveMintHealth } from '../../src/mints/mint-store.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
 import {
@@ -116,6 +117,27 @@ describe('GET /api/v2/user/mint/preview', () => {
         supportsLocking: true,
         minAmount: 2,
       },
+    });
+  });
+
+  it('says how a mint has answered that the service knows', async () => {
+    const { url: mintUrl } = await startTestMint();
+    await preview(mintUrl);
+    const health = {
+      mintUrl,
+      answeredAtMs: 1_800_000_000_999,
+      failingSinceMs: null,
+      failure: null,
+    };
+    await saveMintHealth(environment.database.db, [health]);
+    const { mint } = await preview(mintUrl);
+    expect(mint.answeredAt).toBe(1_800_000_000);
+    expect(mint.failingSince).toBeUndefined();
+    const failing = { answeredAtMs: null, failingSinceMs: 1_800_000_060_000, failure: 'timed out' };
+    await saveMintHealth(environment.database.db, [{ mintUrl, ...failing }]);
+    expect((await preview(mintUrl)).mint).toMatchObject({
+      answeredAt: 1_800_000_000,
+      failingSince: 1_800_000_060,
     });
   });
 

@@ -1,5 +1,6 @@
 import type { Route } from 'playwright-core';
 import { expect, it, onTestFinished } from 'vitest';
+import { saveMintHealth } from '../../src/mints/mint-store.ts';
 import { startHostileMint } from '../helpers/mints/fake-hostile-mint.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 import { RecipientClient } from '../helpers/recipients/recipient-client.ts';
@@ -45,6 +46,18 @@ it('shows the mint, and changes it after a look at another one', async () => {
   });
   await checkMint(otherMint.url);
   await dialog.getByText('Other mint', { exact: true }).waitFor();
+  expect(await dialog.getByText('has not answered').count()).toBe(0);
+  await dialog.getByRole('button', { name: 'Cancel' }).click();
+  const failingSinceMs = Date.UTC(2026, 0, 31, 12);
+  const health = {
+    mintUrl: otherMint.url,
+    answeredAtMs: null,
+    failingSinceMs,
+    failure: 'timed out',
+  };
+  await saveMintHealth(environment.database.db, [health]);
+  await checkMint(otherMint.url);
+  await dialog.getByText('has not answered this server’s checks since Jan 31, 2026').waitFor();
   await dialog.getByText('For friends.').waitFor();
   await dialog.getByText('Largest payment: 5,000 sats.').waitFor();
   await inspectPage(page, 'account-mint');

@@ -1,6 +1,8 @@
 import { z } from 'zod';
 import { toUnixSeconds } from '../../clock.ts';
+import type { Db } from '../../database/transaction.ts';
 import type { MintInfo } from '../../mints/mint-info.ts';
+import { findMintHealth } from '../../mints/mint-store.ts';
 import { listLocalParts } from '../../recipients/lightning-address.ts';
 import {
   MINT_PROBLEMS,
@@ -66,8 +68,17 @@ const mintSchema = z
     supportsLocking: z.boolean().optional().describe('Whether the mint can lock quotes (NUT-20).'),
     minAmount: nonNegativeInteger.optional().describe('Sats. Absent if the mint names no limit.'),
     maxAmount: nonNegativeInteger.optional().describe('Sats. Absent if the mint names no limit.'),
+    answeredAt: nonNegativeInteger
+      .optional()
+      .describe('When the mint last answered this service (Unix seconds, up to a minute late).'),
+    failingSince: nonNegativeInteger
+      .optional()
+      .describe('Since when the mint does not answer this service (Unix seconds).'),
   })
-  .meta({ id: 'Mint', description: 'A mint and what it says about itself (NUT-06).' });
+  .meta({
+    id: 'Mint',
+    description: 'A mint, what it says about itself (NUT-06), and how it answered.',
+  });
 
 const getMintSchema = {
   operationId: 'getMint',
@@ -124,7 +135,7 @@ const setLockingSchema = {
 };
 
 export const userRoutes: Routes = async (app, context) => {
-  const { recipients, mintInfoCache, publicOrigins } = context;
+  const { db, recipients, mintInfoCache, publicOrigins } = context;
   app.get('/api/v2/user/info', { schema: getUserSchema }, async (request) =>
     renderUser(await recipients.getByPubkey(request.pubkey)),
   );
@@ -139,7 +150,7 @@ export const userRoutes: Routes = async (app, context) => {
 
   app.get('/api/v2/user/mint', { schema: getMintSchema }, async (request) => {
     const { mintUrl } = await recipients.getByPubkey(request.pubkey);
-    return success({ mint: renderMint(mintUrl, await mintInfoCache.get(mintUrl)) });
+    return success({ mint: await describeMint(db, mintUrl, await mintInfoCache.get(mintUrl)) });
   });
 
   // A preview contacts a mint, like a change of the setting.
@@ -150,7 +161,7 @@ export const userRoutes: Routes = async (app, context) => {
     return success(
       'problem' in preview
         ? { reason: preview.problem }
-        : { mint: renderMint(preview.mintUrl, preview.info) },
+        : { mint: await describeMint(db, preview.mintUrl, preview.info) },
     );
   });
 
@@ -162,7 +173,14 @@ export const userRoutes: Routes = async (app, context) => {
   );
 };
 
-function renderMint(url: string, info: MintInfo | null): z.infer<typeof mintSchema> {
+async function describeMint(
+  db: Db,
+  url: string,
+  info: MintInfo | null,
+): Promise<z.infer<typeof mintSchema>> {
+  const health = await findMintHealth(db, url);
+  const toSeconds = (timeMs: number | null | undefined) =>
+    timeMs == null ? undefined : toUnixSeconds(timeMs);
   return {
     url,
     name: info?.name ?? undefined,
@@ -170,5 +188,7 @@ function renderMint(url: string, info: MintInfo | null): z.infer<typeof mintSche
     supportsLocking: info?.supportsLocking,
     minAmount: info?.minAmountSat ?? undefined,
     maxAmount: info?.maxAmountSat ?? undefined,
+    answeredAt: toSeconds(health?.answeredAtMs),
+    failingSince: toSeconds(health?.failingSinceMs),
   };
 }

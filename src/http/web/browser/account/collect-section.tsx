@@ -3,17 +3,38 @@ import { CopyableText, Section } from '../../elements.ts';
 import { rich, t } from '../translator.ts';
 import type { User } from './api-client.ts';
 
-/** Wallets that use the API of this server, and the setting that each of them needs. */
-const WALLETS = [
-  { name: 'cashu.me', href: 'https://wallet.cashu.me', lock: t('account.off') },
-  { name: 'Nutshell', href: 'https://github.com/cashubtc/nutshell', lock: t('account.off') },
-  {
-    name: t('account.cocoWallets'),
-    href: 'https://github.com/cashubtc/coco',
-    lock: t('account.off'),
-  },
-  { name: t('account.cdkWallets'), href: 'https://github.com/cashubtc/cdk', lock: t('account.on') },
-];
+/** Wallets that use the API of this server, the setting that each of them needs, and where it asks for the server. */
+function listWallets({ mintUrl }: User) {
+  const [on, off] = [t('account.on'), t('account.off')];
+  const { host, origin } = location;
+  return [
+    {
+      name: 'cashu.me',
+      href: 'https://wallet.cashu.me',
+      lock: off,
+      setting: t('account.cashuMeSetting'),
+    },
+    {
+      name: 'Nutshell',
+      href: 'https://github.com/cashubtc/nutshell',
+      lock: off,
+      setting: <Command text={`NPUB_CASH_HOSTNAME=${host} cashu lnurl mint`} />,
+    },
+    {
+      name: 'cdk-cli',
+      href: 'https://github.com/cashubtc/cdk',
+      lock: on,
+      setting: (
+        <Command text={`cdk-cli --npubcash-url ${origin} npub-cash --mint-url ${mintUrl} claim`} />
+      ),
+    },
+    { name: t('account.cocoWallets'), href: 'https://github.com/cashubtc/coco', lock: off },
+  ];
+}
+
+function Command({ text }: { text: string }) {
+  return <code class="breakable">{text}</code>;
+}
 
 export function CollectSection({ user }: { user: User }) {
   return (
@@ -39,15 +60,25 @@ export function CollectSection({ user }: { user: User }) {
       <h3>{t('account.setLock')}</h3>
       <p>{t(user.lockQuote ? 'account.lockIsOn' : 'account.lockIsOff')}</p>
       <dl class="facts wide">
-        {WALLETS.map(({ name, href, lock }) => (
+        {listWallets(user).map(({ name, href, lock, setting }) => (
           <div key={name}>
             <dt>
               <a href={href}>{name}</a>
             </dt>
-            <dd>{lock}</dd>
+            <dd>
+              {lock}
+              {setting !== undefined && <br />}
+              {setting}
+            </dd>
           </div>
         ))}
       </dl>
+      <p class="hint">
+        {rich('account.walletKeys', {
+          nutshell: <code>cashu lnurl get</code>,
+          cdk: <code>npub-cash show-keys</code>,
+        })}
+      </p>
     </Section>
   );
 }

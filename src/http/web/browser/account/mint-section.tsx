@@ -1,11 +1,11 @@
 import { useState } from 'preact/hooks';
 import { Section } from '../../elements.ts';
-import { t } from '../translator.ts';
+import { language, t } from '../translator.ts';
 import type { ApiClient, Session, User } from './api-client.ts';
 import { Button, Dialog, FieldForm, Problem, Status, useAction, useLoaded } from './elements.tsx';
 import { describeMintProblem, findMintUrlProblem } from './problem-text.ts';
 
-/** The mint chooses its name and description. Missing fields are unknown. */
+/** The mint chooses its name and description. Missing fields are unknown. Times are Unix seconds. */
 interface Mint {
   url: string;
   name?: string;
@@ -13,6 +13,8 @@ interface Mint {
   supportsLocking?: boolean;
   minAmount?: number;
   maxAmount?: number;
+  answeredAt?: number;
+  failingSince?: number;
 }
 
 type MintSectionProps = Session & { mints: readonly string[] };
@@ -55,7 +57,8 @@ function MintTitle({ url, name = new URL(url).host }: Mint) {
   );
 }
 
-function MintFacts({ name, description, supportsLocking, minAmount, maxAmount }: Mint) {
+function MintFacts({ name, description, supportsLocking, minAmount, maxAmount, ...mint }: Mint) {
+  const { answeredAt, failingSince } = mint;
   if (name === undefined && supportsLocking === undefined) {
     return <p class="hint">{t('account.mintUnknown')}</p>;
   }
@@ -67,11 +70,19 @@ function MintFacts({ name, description, supportsLocking, minAmount, maxAmount }:
         maxAmount !== undefined && t('account.largestPayment', { amount: maxAmount }),
         supportsLocking !== undefined &&
           t(supportsLocking ? 'account.canLock' : 'account.cannotLock'),
+        failingSince !== undefined
+          ? t('account.mintFails', { time: formatTime(failingSince) })
+          : answeredAt !== undefined && t('account.mintAnswers', { time: formatTime(answeredAt) }),
       ]
         .filter((text) => text !== false)
         .join(' ')}
     </p>
   );
+}
+
+function formatTime(unixSeconds: number): string {
+  const date = new Date(unixSeconds * 1_000);
+  return date.toLocaleString(language, { dateStyle: 'medium', timeStyle: 'short' });
 }
 
 async function patch({ api, onUserChange }: Session, path: string, body: object): Promise<User> {
