@@ -9,7 +9,7 @@ import {
   useAdditionalService,
   useTestEnvironment,
 } from '../helpers/service/test-environment.ts';
-import { inspectPage } from '../helpers/web/inspect-page.ts';
+import { inspectPage, saveScreenshot } from '../helpers/web/inspect-page.ts';
 import {
   addNostrExtension,
   createInvoice,
@@ -90,7 +90,7 @@ it('prints a sheet for a counter and a receipt, in black on white', async () => 
       `^2,100 sats to npub1.*@localhost:\\d+ Paid ${address} received your payment. \\w+ \\d.* at \\d.* Table 4$`,
     ),
   );
-  await page.screenshot({ path: 'test-results/web/receipt-print.png' });
+  await saveScreenshot(page, 'receipt-print');
 });
 
 it('has buttons as wide as the screen of a phone', async () => {

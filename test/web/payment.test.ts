@@ -12,7 +12,7 @@ import {
   useAdditionalService,
   useTestEnvironment,
 } from '../helpers/service/test-environment.ts';
-import { inspectPage } from '../helpers/web/inspect-page.ts';
+import { inspectPage, saveScreenshot } from '../helpers/web/inspect-page.ts';
 import { controlTime, createInvoice, heading } from '../helpers/web/pages.ts';
 import { readAddressQrCode, readQrCode } from '../helpers/web/read-qr-code.ts';
 import { type OpenPageOptions, useBrowser } from '../helpers/web/use-browser.ts';
@@ -415,7 +415,7 @@ it('has a preview image with a QR code', async () => {
     document.body.replaceChildren(image);
   }`);
   const image = page.getByRole('img');
-  await image.screenshot({ path: 'test-results/web/preview-image.png' });
+  await saveScreenshot(page, 'preview-image');
   const size = await image.evaluate((img: HTMLImageElement) => [
     img.naturalWidth,
     img.naturalHeight,

@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import path from 'node:path';
 import type { AxeResults } from 'axe-core';
 import type { Page } from 'playwright-core';
 
-const SCREENSHOT_FOLDER = path.resolve('test-results/web');
+/** Where people find a screenshot of each page and state. Writing them takes half of the time of these tests. */
+const SCREENSHOT_FOLDER = process.env.WEB_SCREENSHOTS;
 
 /** A small and a usual phone, a tablet, and a laptop. In pixels. */
 const WIDTHS = [320, 360, 768, 1280];
@@ -29,7 +29,7 @@ const AXE_OPTIONS = {
 
 /**
  * Throws unless a page is accessible (axe) in both color schemes, never scrolls sideways in any width and has buttons and
- * links that are large enough for fingers. Writes screenshots to `test-results/web/NAME-SCHEME-WIDTH.png`.
+ * links that are large enough for fingers. Writes screenshots named `NAME-SCHEME-WIDTH.png` to the folder `WEB_SCREENSHOTS`, if given.
  */
 export async function inspectPage(page: Page, name: string): Promise<void> {
   const problems: string[] = [];
@@ -37,14 +37,13 @@ export async function inspectPage(page: Page, name: string): Promise<void> {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
     for (const width of WIDTHS) {
       await page.setViewportSize({ width, height: HEIGHT });
-      const path = `${SCREENSHOT_FOLDER}/${name}-${colorScheme}-${width}.png`;
-      await page.screenshot({ path, fullPage: true });
       const hiddenPx = await page.evaluate<number>(
         'document.documentElement.scrollWidth - document.documentElement.clientWidth',
       );
       if (hiddenPx > 0) {
         problems.push(`scrolls sideways by ${hiddenPx} px at ${width} px`);
       }
+      await saveScreenshot(page, `${name}-${colorScheme}-${width}`);
     }
     await page.evaluate(AXE_SOURCE);
     problems.push(...(await findAccessibilityProblems(page, colorScheme)));
@@ -53,6 +52,13 @@ export async function inspectPage(page: Page, name: string): Promise<void> {
   problems.push(...smallTargets.map((text) => `'${text}' is less than 44 px high`));
   if (problems.length > 0) {
     throw new Error(`problems of ${name}:\n${problems.join('\n')}`);
+  }
+}
+
+/** Saves a picture of the whole page, if somebody wants to see it. */
+export async function saveScreenshot(page: Page, name: string): Promise<void> {
+  if (SCREENSHOT_FOLDER !== undefined) {
+    await page.screenshot({ path: `${SCREENSHOT_FOLDER}/${name}.png`, fullPage: true });
   }
 }
 
