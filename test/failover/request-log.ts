@@ -1,4 +1,5 @@
 import { getErrorFormat } from '../../src/http/errors.ts';
+import { measureSlowness } from '../helpers/machine-slowness.ts';
 import { type ApiResponse, fetchJson } from '../helpers/recipients/recipient-client.ts';
 import {
   assertMatchesOpenApi,
@@ -8,7 +9,7 @@ import type { TryRequest } from '../helpers/traffic/payment-traffic.ts';
 import { isProxyError } from './front-proxy.ts';
 
 /** Longer than the service may take to respond or to report that the database is unavailable. */
-const RESPONSE_TIMEOUT_MS = 15_000;
+const RESPONSE_TIMEOUT_MS = 15_000 * measureSlowness();
 
 /** Sends requests, and records when they fail. A failure is a problem unless it is 503 or a closed connection. */
 export class RequestLog {
