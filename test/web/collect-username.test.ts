@@ -78,6 +78,7 @@ it('buys a name with Lightning', async () => {
   expect(await button(page, 'Pay with ecash in this browser').count()).toBe(0);
   await button(page, 'Pay with Lightning').click();
   const invoice = await readInvoice(page);
+  await buying(page).getByText('The invoice expires on').waitFor();
   expect(await readQrCode(buying(page).getByRole('img'))).toBe(
     `lightning:${invoice.toUpperCase()}`,
   );
@@ -86,6 +87,51 @@ it('buys a name with Lightning', async () => {
   await buying(page).getByText('alice@').getByText('is yours now').waitFor();
   expect(await fetchUsernameOwner(environment.origin, 'alice')).toBe(wallet.pubkey);
   await expect.poll(() => tokens(page).count()).toBe(0);
+});
+
+it('shows a purchase that has begun on the account page, and its end in each tab', async () => {
+  const wallet = environment.newWallet();
+  const first = await openPurchase(wallet, 'dora');
+  await button(first, 'Pay with Lightning').click();
+  const invoice = await readInvoice(first);
+  const second = await browser.openPage(`${environment.origin}/account`, {
+    ...OPTIONS,
+    mints: [environment.mint.url],
+    context: first.context(),
+  });
+  const here = section(second, 'In this browser');
+  await here.getByText('You have begun to buy the username dora.').waitFor();
+  await here.getByRole('link', { name: 'Continue' }).click();
+  expect(await readInvoice(second)).toBe(invoice);
+  environment.mint.pay(invoice);
+  for (const page of [first, second]) {
+    await buying(page)
+      .getByText(/is yours now|your username already/)
+      .waitFor();
+    expect(await buying(page).getByRole('alert').count()).toBe(0);
+  }
+  expect(await fetchUsernameOwner(environment.origin, 'dora')).toBe(wallet.pubkey);
+  await second.getByRole('link', { name: 'Your account' }).click();
+  await heading(second, 'Received payments').waitFor();
+  expect(await here.count()).toBe(0);
+});
+
+it('says that the invoice for a name has expired, and buys the name if it was paid late', async () => {
+  const wallet = environment.newWallet();
+  const page = await openPurchase(wallet, 'erna');
+  const { switches } = environment.mint;
+  const { expirySeconds } = switches;
+  onTestFinished(() => {
+    switches.expirySeconds = expirySeconds;
+  });
+  switches.expirySeconds = 2;
+  await button(page, 'Pay with Lightning').click();
+  const invoice = await readInvoice(page);
+  await buying(page).getByText('The invoice has expired. Do not pay it any more.').waitFor();
+  expect(await buying(page).locator('code').count()).toBe(0);
+  environment.mint.pay(invoice);
+  await page.evaluate(`document.dispatchEvent(new Event('visibilitychange'))`);
+  await buying(page).getByText('is yours now').waitFor();
 });
 
 it('loses nothing if the page is killed before the ecash, the token or the outcome has arrived', async () => {
@@ -133,7 +179,8 @@ it('buys a name with collected ecash, which stays if the name is taken meanwhile
   const route = await sent;
   await assignUsername(environment.database, environment.newWallet().pubkey, 'carol');
   await route.continue();
-  await buying(page).getByText('This username is already taken. Choose another name.').waitFor();
+  await buying(page).getByText('This username is already taken.').waitFor();
+  await buying(page).getByRole('link', { name: 'Choose another name' }).waitFor();
   expect(await tokens(page).getByText('21 sats').count()).toBe(1);
   await inspectPage(page, 'collect-username-taken');
   await button(page, 'Buy').click();

@@ -176,7 +176,7 @@ it('pays a Lightning address and an invoice, and shows the fee before', async ()
   };
   const address = `${payee.npub}@${new URL(environment.origin).host}`;
   const confirm = await pay(address, 500);
-  await confirm.getByText('Pay 500 sats?').waitFor();
+  await confirm.getByText(`Pay 500 sats to ${address}?`).waitFor();
   await inspectPage(page, 'collect-payment');
   await confirm.getByRole('button', { name: 'Pay' }).click();
   await page.getByText('Paid 500 sats. The fee was 1 sat.').waitFor();
@@ -185,15 +185,27 @@ it('pays a Lightning address and an invoice, and shows the fee before', async ()
 
   environment.mint.switches.doPaymentsFail = true;
   const { pr } = await environment.requestInvoice(payee, 100);
+  const refuse = async (destination: string, amount: string, problem: string) => {
+    await page.getByLabel('Amount in sats').fill(amount);
+    await page.getByLabel('Lightning address or invoice').fill(destination);
+    await page.getByRole('button', { name: 'Show the fee' }).click();
+    await inBrowser(page).getByRole('alert').getByText(problem).waitFor();
+  };
+  await refuse('', '', 'Enter a Lightning address or a Lightning invoice.');
+  await refuse(payee.npub, '5', 'Enter a Lightning address or a Lightning invoice.');
+  await refuse(address, '0', 'The amount must be at least 1 sat.');
+  await refuse(pr, '5', 'This invoice is over 100 sats.');
   await (await pay(`lightning:${pr.toUpperCase()}`, null))
     .getByRole('button', { name: 'Pay' })
     .click();
   await page.getByText('The payment was not made. ').waitFor();
-  await page.getByText('no route The ecash is in this browser again.').waitFor();
+  await page.getByText('no route. The ecash is in this browser again.').waitFor();
   await waitForEcash(page, 499);
 
   environment.mint.switches.doPaymentsFail = false;
-  await (await pay(address, null)).getByRole('button', { name: 'Pay' }).click();
+  const lastOffer = await pay(`lightning:${address}`, null);
+  expect(await inBrowser(page).getByRole('alert').count()).toBe(0);
+  await lastOffer.getByRole('button', { name: 'Pay' }).click();
   await page.getByText('Paid 496 sats. The fee was 1 sat.').waitFor();
   await waitForEcash(page, 2);
 });
@@ -295,7 +307,7 @@ it('collects in two tabs what can be collected here, each payment once', async (
   await receivePayment(environment, wallet, 'amount=21000');
   const first = await openCollect(wallet, { expectedStatuses: [400] });
   const waiting = section(first, 'Waiting');
-  await waiting.getByText('21 more sats are locked to your Nostr key').waitFor();
+  await waiting.getByText('21 sats are locked to your Nostr key').waitFor();
   await waiting.getByText('750 sats').waitFor();
   const options = { context: first.context(), expectedStatuses: [400] };
   const second = await openCollect(wallet, options);
@@ -379,9 +391,10 @@ it('warns before the user leaves or signs out with ecash, and hides it from anot
   });
   await page.getByRole('link', { name: 'Your account' }).click();
   expect(await dialog).toBe('beforeunload');
+  await inBrowser(page).getByText('Ecash worth 100 sats is in this browser').waitFor();
   await page.getByRole('button', { name: 'Sign out' }).click();
   const warning = page.getByRole('dialog');
-  await warning.getByText('Ecash worth 100 sats is only in this browser.').waitFor();
+  await warning.getByText('Ecash worth 100 sats is in this browser').waitFor();
   await warning.getByRole('button', { name: 'Sign out' }).click();
 
   const otherPage = await openAccount(browser, environment.newWallet(), {

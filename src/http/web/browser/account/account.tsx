@@ -1,11 +1,12 @@
 import { type ComponentChildren, render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { sumEcash } from '../collect/holdings.ts';
+import { listHoldings, sumEcash } from '../collect/holdings.ts';
 import { getElement, showDialog } from '../common.ts';
 import { link, t } from '../translator.ts';
 import { AddressesSection } from './addresses-section.tsx';
 import { ApiClient, type User } from './api-client.ts';
 import { CollectSection } from './collect-section.tsx';
+import { EcashSection } from './ecash-section.tsx';
 import { Button, Problem, useFocusOnChange, useLoaded } from './elements.tsx';
 import { MintSection } from './mint-section.tsx';
 import { PaymentsSections } from './payments-section.tsx';
@@ -79,7 +80,8 @@ function Account({ restoredSession, signerRelay, graceDays, mints, children }: A
     closeSession();
   };
   const warnAndSignOut = async () => {
-    const amountSat = await sumEcash(session?.user.pubkey ?? '').catch(() => 0);
+    const holdings = await listHoldings(session?.user.pubkey ?? '').catch(() => []);
+    const amountSat = sumEcash(holdings);
     return amountSat === 0 ? signOut() : warnOfEcash(amountSat, signOut);
   };
   useEffect(() => {
@@ -110,6 +112,7 @@ function Account({ restoredSession, signerRelay, graceDays, mints, children }: A
       ) : (
         <>
           <PaymentsSections {...session}>
+            <EcashSection {...session.user} />
             <AddressesSection {...session} />
           </PaymentsSections>
           <CollectSection {...session} />

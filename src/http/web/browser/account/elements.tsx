@@ -132,7 +132,7 @@ export function useAction<Arguments extends unknown[]>(
       setIsRunning(false);
     }
   };
-  return { ...outcome, isRunning, run };
+  return { ...outcome, isRunning, run, clear: () => setOutcome(IDLE) };
 }
 
 const IDLE = { problem: null, success: null };

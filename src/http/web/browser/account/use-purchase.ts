@@ -88,7 +88,7 @@ function usePurchaseDraft(pubkey: string) {
 
 /** The page of a free name links to `/account?name=alice`. */
 export function readNameInLink(): string {
-  return new URLSearchParams(location.search).get('name')?.slice(0, 64) ?? '';
+  return new URLSearchParams(location.search).get('name') ?? '';
 }
 
 /** Returns the token that may have been spent, after an attempt with `token` has failed; null if there is none. */

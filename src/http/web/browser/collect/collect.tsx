@@ -16,6 +16,9 @@ import { TokenQrCode } from './token-qr-code.tsx';
 import { listMints, useWallet, type WalletState } from './use-wallet.ts';
 import { UsernamePurchase } from './username-purchase.tsx';
 
+/** Of an invoice or an address, in characters. */
+const MAX_SHOWN_LENGTH = 100;
+
 function Page() {
   const { data, problem, reload } = useLoaded(restoreSession, []);
   const session = data?.session;
@@ -39,6 +42,7 @@ function Page() {
 
 function Wallet(session: AccountSession) {
   const wallet = useWallet(session);
+  const [user, setUser] = useState(session.user);
   const { spendable, unfinished, tokens } = wallet;
   /** A mint stays when its ecash is spent, and with it the outcome of the payment. */
   const shownMints = useRef<string[]>([]);
@@ -52,13 +56,13 @@ function Wallet(session: AccountSession) {
       globalThis.onbeforeunload = null;
       location.replace(link('/account'));
     };
-    return followTabs(session.user, () => undefined, leave);
+    return followTabs(session.user, setUser, leave);
   }, []);
   return (
     <>
-      <UsernamePurchase {...session} wallet={wallet} />
+      <UsernamePurchase {...session} user={user} wallet={wallet} />
       <WaitingSection wallet={wallet} />
-      <Section title={t('collect.inBrowser')}>
+      <Section title={t('account.inBrowser')}>
         <p>{t('collect.inBrowserText')}</p>
         {spendable.length === 0 && <p class="hint">{t('collect.empty')}</p>}
         {shownMints.current.map((mintUrl) => (
@@ -141,13 +145,13 @@ function WaitingSection({ wallet }: WalletProps) {
 function MintBalance({ wallet, mintUrl }: WalletProps & { mintUrl: string }) {
   const [amount, setAmount] = useState('');
   const [destination, setDestination] = useState('');
-  const [asked, setAsked] = useState<{ text: string; offer: PaymentOffer } | null>(null);
+  const [asked, setAsked] = useState<{ request: string; offer: PaymentOffer } | null>(null);
   /** The outcome of the latest action. */
   const [status, setStatus] = useState<string | null>(null);
   const id = `at-${mintUrl}`;
   const request = `${destination} ${amount}`;
   /** None if the user has changed the fields since, even while the mint was asked. */
-  const offer = asked?.text === request ? asked.offer : null;
+  const offer = asked?.request === request ? asked.offer : null;
   const create = useAction(async () => {
     setStatus(null);
     await wallet.withMint(mintUrl, (mint) => mint.createToken(readAmount(amount)));
@@ -156,11 +160,11 @@ function MintBalance({ wallet, mintUrl }: WalletProps & { mintUrl: string }) {
   });
   const ask = useAction(async () => {
     setStatus(null);
-    const text = destination.trim();
+    pay.clear();
     const found = await wallet.withMint(mintUrl, (mint) =>
-      offerPayment(mint, text, readAmount(amount)),
+      offerPayment(mint, destination, readAmount(amount)),
     );
-    setAsked({ text: request, offer: found });
+    setAsked({ request, offer: found });
   });
   const pay = useAction(async (accepted: PaymentOffer) => {
     setAsked(null);
@@ -207,7 +211,13 @@ function MintBalance({ wallet, mintUrl }: WalletProps & { mintUrl: string }) {
       {offer !== null && (
         <fieldset class="card">
           <legend class="visually-hidden">{t('collect.confirm')}</legend>
-          <p>{t('collect.confirmText', { amount: offer.amountSat, fee: offer.maxFeeSat })}</p>
+          <p class="breakable">
+            {rich('collect.confirmText', {
+              amount: offer.amountSat,
+              destination: <bdi>{shorten(destination.trim())}</bdi>,
+              fee: offer.maxFeeSat,
+            })}
+          </p>
           <p class="row">
             <button type="button" onClick={() => void pay.run(offer)}>
               {t('collect.pay')}
@@ -296,7 +306,15 @@ function readAmount(text: string): number | null {
   if (typeof amount !== 'number') {
     throw new Error(t(amount));
   }
+  if (amount === 0) {
+    throw new Error(t('amount.tooSmall', { amount: 1 }));
+  }
   return amount;
+}
+
+/** Shortens an invoice. */
+function shorten(text: string): string {
+  return text.length > MAX_SHOWN_LENGTH ? `${text.slice(0, 20)}…` : text;
 }
 
 function sum(amounts: readonly number[]): number {

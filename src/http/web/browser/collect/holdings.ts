@@ -59,12 +59,11 @@ export async function listHoldings(pubkey: string): Promise<Holding[]> {
   return holdings.sort((a, b) => b.createdAtMs - a.createdAtMs);
 }
 
-/** Returns how much ecash of a key is in this browser and not in a token, in sats. */
-export async function sumEcash(pubkey: string): Promise<number> {
-  const holdings = (await listHoldings(pubkey)).filter(
-    (holding) => !(holding.isToken || isUnpaid(holding)),
-  );
-  return holdings.reduce((total, { amountSat }) => total + amountSat, 0);
+/** Returns the value of ecash, in sats, including tokens that are not known to be taken. */
+export function sumEcash(holdings: readonly Holding[]): number {
+  return holdings
+    .filter((holding) => !isUnpaid(holding))
+    .reduce((total, { amountSat }) => total + amountSat, 0);
 }
 
 export async function listCollectedQuotes(): Promise<Set<string>> {

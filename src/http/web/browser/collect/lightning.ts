@@ -8,23 +8,32 @@ export async function offerPayment(
   destination: string,
   amountSat: number | null,
 ): Promise<PaymentOffer> {
-  const invoice = parseInvoice(destination);
+  const text = destination.trim().replace(/^lightning:(\/\/)?/i, '');
+  const invoice = parseInvoice(text);
   if (invoice !== null) {
-    return await mint.quotePayment(invoice);
+    const offer = await mint.quotePayment(invoice);
+    if (amountSat !== null && offer.amountSat !== amountSat) {
+      throw new Error(t('collect.otherInvoiceAmount', { amount: offer.amountSat }));
+    }
+    return offer;
+  }
+  const address = parseAddress(text);
+  if (address === null) {
+    throw new Error(t('collect.noDestination'));
   }
   const sat = amountSat ?? (await mint.getMaxPaymentSat());
   try {
-    return await quoteAddress(mint, destination, sat);
+    return await quoteAddress(mint, address, sat);
   } catch (error) {
     // The fee leaves less for the payment.
     if (error instanceof NotEnoughError && amountSat === null && error.maxPaymentSat > 0) {
-      return await quoteAddress(mint, destination, error.maxPaymentSat);
+      return await quoteAddress(mint, address, error.maxPaymentSat);
     }
     throw error;
   }
 }
 
-async function quoteAddress(mint: MintWallet, address: string, amountSat: number) {
+async function quoteAddress(mint: MintWallet, address: Address, amountSat: number) {
   const offer = await mint.quotePayment(await requestInvoice(address, amountSat));
   if (offer.amountSat !== amountSat) {
     throw new Error(t('collect.otherAmount'));
@@ -32,15 +41,25 @@ async function quoteAddress(mint: MintWallet, address: string, amountSat: number
   return offer;
 }
 
-/** Returns an invoice (BOLT 11) if the text is one, with or without `lightning:`; otherwise null. */
+/** Returns an invoice (BOLT 11) if the text is one, otherwise null. */
 function parseInvoice(text: string): string | null {
-  const invoice = text.toLowerCase().replace(/^lightning:(\/\/)?/, '');
+  const invoice = text.toLowerCase();
   return /^ln(bc|tb|bcrt|tbs)[0-9a-z]+$/.test(invoice) ? invoice : null;
 }
 
+/** A Lightning address (LUD-16). */
+interface Address {
+  name: string;
+  host: string;
+}
+
+function parseAddress(text: string): Address | null {
+  const [, name, host] = /^([^@\s/?#]+)@([^@\s/?#]+)$/.exec(text.toLowerCase()) ?? [];
+  return name === undefined || host === undefined ? null : { name, host };
+}
+
 /** Requests an invoice from a Lightning address (LUD-16, LUD-06). The caller checks its amount. */
-async function requestInvoice(address: string, amountSat: number): Promise<string> {
-  const [, name = '', host = ''] = /^([^@\s/?#]+)@([^@\s/?#]+)$/.exec(address.toLowerCase()) ?? [];
+async function requestInvoice({ name, host }: Address, amountSat: number): Promise<string> {
   const scheme = host === location.host ? location.protocol : 'https:';
   const offer = await fetchLnurl(
     `${scheme}//${host}/.well-known/lnurlp/${encodeURIComponent(name)}`,

@@ -31,7 +31,8 @@ export async function describeMintProblem(error: unknown, mintUrl: string): Prom
     return t('collect.limited', { mint });
   }
   if (error instanceof MintOperationError) {
-    return t('collect.refused', { mint, reason: error.message.slice(0, 200) });
+    const reason = error.message.slice(0, 200);
+    return t('collect.refused', { mint, reason: /[.!?。]$/.test(reason) ? reason : `${reason}.` });
   }
   if (error instanceof HttpResponseError) {
     return t('collect.failed', { mint, status: error.status });

@@ -139,7 +139,7 @@ export function useWallet({ api, user: { pubkey } }: AccountSession) {
     problems,
     readQuotes,
     collect,
-    finish,
+    finish: () => latestFinish.current(),
     withMint,
   };
 }

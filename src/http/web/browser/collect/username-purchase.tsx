@@ -6,10 +6,13 @@ import { Problem, Status, useAction, useLoaded } from '../account/elements.tsx';
 import type { AccountSession } from '../account/restore-session.ts';
 import { announceUser } from '../account/tabs.ts';
 import { describeSuccess, readNameInLink, requestUsername } from '../account/use-purchase.ts';
-import { rich, t } from '../translator.ts';
+import { language, link, rich, t } from '../translator.ts';
 import type { Holding } from './holdings.ts';
 import { encodeToken } from './mint-wallet.ts';
 import type { WalletState } from './use-wallet.ts';
+
+/** `setTimeout` takes no longer time (HTML). */
+const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
 interface Info {
   features: { username: { payment?: { amount: number; mints: string[] } } };
@@ -39,7 +42,7 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
   const invoice =
     token === undefined ? ownInvoices.find((each) => canPay(each) && isOpen(each)) : undefined;
 
-  const { isRunning, problem, run } = useAction(async (payment: 'lightning' | 'ecash') => {
+  const pay = async (payment: 'lightning' | 'ecash') => {
     // Nobody pays for a name that is not available.
     let owner = await requestUsername(api, name, null).catch(expectPrice);
     if (owner === null && payment === 'lightning') {
@@ -56,7 +59,11 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
     }
     setSuccess(describeSuccess(name, owner));
     announceUser(owner);
-  });
+  };
+  // Only one tab sends the token of an invoice that two have awaited. The other one then learns who owns the name.
+  const { isRunning, problem, run } = useAction((payment: 'lightning' | 'ecash') =>
+    navigator.locks.request(`username ${user.pubkey}`, () => pay(payment)),
+  );
 
   const awaitedId = useRef<string | undefined>(undefined);
   awaitedId.current = ownInvoices[0]?.id ?? awaitedId.current;
@@ -66,6 +73,16 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
       void run('ecash');
     }
   }, [token?.id]);
+
+  const [, setExpiredId] = useState('');
+  useEffect(() => {
+    if (invoice === undefined) {
+      return undefined;
+    }
+    const leftMs = (invoice.invoice?.expiresAtMs ?? 0) - Date.now();
+    const timer = setTimeout(() => setExpiredId(invoice.id), Math.min(leftMs, MAX_TIMEOUT_MS));
+    return () => clearTimeout(timer);
+  }, [invoice?.id]);
 
   if (name === '' || (terms === undefined && info.problem === null)) {
     return null;
@@ -90,13 +107,18 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
         <>
           {token !== undefined && <p>{t('collect.tokenForName')}</p>}
           {invoice !== undefined && <Invoice {...invoice} price={price} />}
+          {canChoose && ownInvoices.length > 0 && <p>{t('collect.invoiceExpired')}</p>}
           {canChoose && <p>{rich('collect.namePrice', { price })}</p>}
+          {user.name !== undefined && <p>{t('collect.replacesName', { name: user.name })}</p>}
           <p class="row">
             {token !== undefined && button('ecash', t('account.buy'))}
             {token === undefined &&
               balanceSat >= priceSat &&
               button('ecash', t('collect.payWithEcash'))}
             {canChoose && button('lightning', t('collect.payWithLightning'))}
+            <a class="button secondary" href={link('/account')}>
+              {t('collect.otherName')}
+            </a>
           </p>
           <p role="status">{isRunning && t('account.buying')}</p>
           <Problem text={problem ?? mintProblem} />
@@ -107,7 +129,11 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
 }
 
 function Invoice({ invoice, price }: Partial<Holding> & { price: VNode }) {
-  const { request = '' } = invoice ?? {};
+  const { request = '', expiresAtMs = 0 } = invoice ?? {};
+  const time = new Date(expiresAtMs).toLocaleString(language, {
+    dateStyle: 'medium',
+    timeStyle: 'short',
+  });
   const uri = `lightning:${request.toUpperCase()}`;
   return (
     <>
@@ -119,13 +145,14 @@ function Invoice({ invoice, price }: Partial<Holding> & { price: VNode }) {
       </p>
       <QrCode text={uri} label={t('invoice.qrCode')} />
       <CopyableText text={request} label={t('invoice.copy')} />
+      <p class="hint">{t('collect.invoiceExpires', { time })}</p>
     </>
   );
 }
 
 /** Anybody can write the text in the link. */
 function parseName(text: string): string {
-  return /^[a-z0-9]+$/i.test(text) ? text.toLowerCase() : '';
+  return /^[a-z0-9]{3,64}$/i.test(text) ? text.toLowerCase() : '';
 }
 
 function expectPrice(error: unknown): null {
