@@ -208,6 +208,26 @@ it.each([
   await page.getByRole('alert').filter({ hasText: problem }).waitFor();
 });
 
+it.each(['Sign in with a browser extension', 'Connect'])(
+  'shows below the button "%s" why signing in failed, on a small phone',
+  async (name) => {
+    const page = await browser.openPage(`${environment.origin}/account`, {
+      viewport: { width: 360, height: 640 },
+      hasTouch: true,
+      isMobile: true,
+    });
+    const button = page.getByRole('button', { name });
+    await button.click();
+    const alert = page.getByRole('alert');
+    await alert.waitFor();
+    const [buttonBox, alertBox] = [await button.boundingBox(), await alert.boundingBox()];
+    const { y, height } = alertBox ?? { y: -1, height: 0 };
+    expect(y).toBeGreaterThan(buttonBox?.y ?? 0);
+    expect(y - (buttonBox?.y ?? 0)).toBeLessThan(120);
+    expect(y + height).toBeLessThanOrEqual(640);
+  },
+);
+
 it('explains that the browser is offline, or that its clock is wrong', async () => {
   const wallet = environment.newWallet();
   const page = await browser.openPage(`${environment.origin}/account`, {

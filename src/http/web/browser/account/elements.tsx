@@ -22,6 +22,21 @@ export function Problem({ text, onRetry }: { text: ComponentChildren; onRetry?: 
   );
 }
 
+/** A problem with what the user has just entered or pressed. A small screen may end there, so this scrolls. */
+export function FormProblem({ id, text }: { id?: string; text: string | null }) {
+  const element = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    if (text !== null) {
+      element.current?.scrollIntoView({ block: 'nearest' });
+    }
+  }, [text]);
+  return (
+    <div id={id} ref={element}>
+      <Problem text={text} />
+    </div>
+  );
+}
+
 export function Status({ text }: { text: string | null }) {
   return <div role="status">{text !== null && <p class="notice">{text}</p>}</div>;
 }
@@ -103,9 +118,7 @@ export function FieldForm(props: FieldFormProps) {
           {hint}
         </p>
       )}
-      <div id={`${id}-problem`}>
-        <Problem text={problem} />
-      </div>
+      <FormProblem id={`${id}-problem`} text={problem} />
     </form>
   );
 }

@@ -1,7 +1,7 @@
 import { useRef, useState } from 'preact/hooks';
 import { CopyableText, QrCode, Section } from '../../elements.ts';
 import { t } from '../translator.ts';
-import { Button, Dialog, FieldForm, Problem, useAction } from './elements.tsx';
+import { Button, Dialog, FieldForm, FormProblem, useAction } from './elements.tsx';
 import { connectToBunker, inviteSigner, reconnect } from './remote-signer.ts';
 import { type Pairing, readPairing, savePairing } from './saved-pairing.ts';
 import { connectToExtension, parseBunkerUri, type Signer, SignerError } from './signer.ts';
@@ -17,6 +17,8 @@ interface SignInProps {
   onSigner: (signer: Signer, signal: AbortSignal) => Promise<void>;
 }
 
+type Method = 'extension' | 'qr_code' | 'bunker' | 'pairing';
+
 /** Phones have signer apps, and hardly any browser extensions. */
 const IS_PHONE = matchMedia('(pointer: coarse)').matches;
 
@@ -26,11 +28,12 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
   const [waitingFor, setWaitingFor] = useState<WaitingFor | null>(null);
   const [bunkerUri, setBunkerUri] = useState('');
   const [isRemembered, setIsRemembered] = useState(false);
+  const [method, setMethod] = useState<Method | null>(null);
   const [pairing, setPairing] = useState(readPairing);
   const controller = useRef(new AbortController());
   const abort = (reason: string) => controller.current.abort(new SignerError(reason));
 
-  const connectAndSignIn = async (connect: Connect) => {
+  const signIn = useAction(async (connect: Connect) => {
     controller.current = new AbortController();
     const { signal } = controller.current;
     try {
@@ -42,9 +45,12 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
     } finally {
       setWaitingFor(null);
     }
+  });
+  const start = (newMethod: Method, connect: Connect) => {
+    setMethod(newMethod);
+    void signIn.run(connect);
   };
-  const signIn = useAction(connectAndSignIn);
-  const bunkerSignIn = useAction(connectAndSignIn);
+  const getProblem = (button: Method) => (button === method ? signIn.problem : null);
 
   const withExtension: Connect = (signal, show) => {
     show({ text: t('account.waitingForExtension') });
@@ -70,12 +76,15 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
     <>
       <h3>{t('account.extension')}</h3>
       <p>{t('account.extensionText')}</p>
-      <Button
-        class={IS_PHONE || pairing !== null ? 'secondary' : ''}
-        onClick={() => void signIn.run(withExtension)}
-      >
-        {t('account.extensionButton')}
-      </Button>
+      <p>
+        <Button
+          class={IS_PHONE || pairing !== null ? 'secondary' : ''}
+          onClick={() => start('extension', withExtension)}
+        >
+          {t('account.extensionButton')}
+        </Button>
+      </p>
+      <FormProblem text={getProblem('extension')} />
     </>
   );
   const remoteSigner = (
@@ -85,21 +94,22 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
       <p>
         <Button
           class={IS_PHONE && pairing === null ? '' : 'secondary'}
-          onClick={() => void signIn.run(withQrCode)}
+          onClick={() => start('qr_code', withQrCode)}
         >
           {t(IS_PHONE ? 'account.signerAppButton' : 'account.showQrCode')}
         </Button>
       </p>
+      <FormProblem text={getProblem('qr_code')} />
       <FieldForm
         id="bunker"
         label={t('account.signerAddress')}
         value={bunkerUri}
         onText={setBunkerUri}
         attributes={{ placeholder: 'bunker://…' }}
-        problem={bunkerSignIn.problem}
+        problem={getProblem('bunker')}
         button={t('account.connect')}
         isSecondary
-        onSubmit={() => bunkerSignIn.run(withBunkerAddress)}
+        onSubmit={() => start('bunker', withBunkerAddress)}
       />
       <label class="switch">
         <input
@@ -116,17 +126,19 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
     <Section title={t('account.signInTitle')}>
       <p>{t('account.signInText')}</p>
       <p>{t('account.noKey')}</p>
-      <Problem text={signIn.problem} />
       {waitingFor !== null && (
         <Waiting {...waitingFor} onCancel={() => abort(t('account.signInCancelled'))} />
       )}
       {pairing !== null && (
-        <p class="row">
-          <Button class="" onClick={() => void signIn.run(withPairing(pairing))}>
-            {t('account.rememberedButton')}
-          </Button>
-          <Button onClick={forget}>{t('account.forget')}</Button>
-        </p>
+        <>
+          <p class="row">
+            <Button class="" onClick={() => start('pairing', withPairing(pairing))}>
+              {t('account.rememberedButton')}
+            </Button>
+            <Button onClick={forget}>{t('account.forget')}</Button>
+          </p>
+          <FormProblem text={getProblem('pairing')} />
+        </>
       )}
       {IS_PHONE ? [remoteSigner, extension] : [extension, remoteSigner]}
       <p class="hint">{t('account.staySignedIn')}</p>
