@@ -88,7 +88,7 @@ it('keeps the token in its field after each refusal', async () => {
   await chooseName(page, 'satoshi');
   await waitForAlert(/reserved.*Choose another name/i);
   await chooseName(page, 'x');
-  await waitForAlert('Choose another name');
+  await waitForAlert('A username has 3 to 64 letters');
   await chooseName(page, 'wanted');
 
   const smallToken = await payer.mintToken(PRICE_SAT - 1);

@@ -1,19 +1,24 @@
 import type { ErrorCode } from '../../../../errors.ts';
 import { MAX_TOKEN_LENGTH } from '../../../../usernames/limits.ts';
 import type { TextKey } from '../../translation.ts';
+import { readRetryAfterMs } from '../retry-after.ts';
 import { t } from '../translator.ts';
 import { ApiError } from './api-client.ts';
 
-/** What the API says, with advice. Its own messages are in English. */
-const ADVICE: { readonly [code in ErrorCode]?: TextKey } = {
-  unauthorized: 'account.signInAgain',
-  internal: 'account.retry',
-  unavailable: 'account.retry',
-  name_invalid: 'account.otherName',
-  name_reserved: 'account.otherNameOrAsk',
-  name_taken: 'account.otherName',
+/** What codes of the API mean, if they say enough. The messages of the API are in English, and for programs too. */
+const TEXTS: { readonly [code in ErrorCode]?: TextKey } = {
+  locking_unsupported: 'account.lockingUnsupported',
+  name_invalid: 'account.nameInvalid',
+  name_reserved: 'account.nameReserved',
+  name_taken: 'account.nameOfOther',
+  name_not_for_sale: 'account.namesNotForSale',
+  // For these, the page adds when to try again.
+  database_unavailable: 'account.serverProblem',
+  unavailable: 'account.mintProblem',
   purchase_in_progress: 'account.purchaseInProgress',
 };
+
+const DEFAULT_RETRY_SECONDS = 60;
 
 export function describeProblem(error: unknown): string {
   if (isOutcomeUnknown(error)) {
@@ -22,21 +27,25 @@ export function describeProblem(error: unknown): string {
   if (!(error instanceof ApiError)) {
     return error instanceof Error ? error.message : String(error);
   }
-  const { code, status, message } = error;
-  if (code === 'unauthorized' && isClockWrong(error)) {
-    return t('account.wrongClock');
-  }
-  if (code === 'locking_unsupported') {
-    return t('account.lockingUnsupported');
+  const { code, status, headers } = error;
+  const problem = describeApiError(error);
+  if (code === 'unauthorized') {
+    return isClockWrong(error) ? t('account.wrongClock') : t('account.signInAgain', { problem });
   }
   // Rare, because the page has shown a preview of the mint.
   if (code === 'mint_unusable') {
     return t('account.mintNotSaved', { problem: t('account.mintUnavailable') });
   }
-  const isTemporary = status === 429 || status >= 500;
-  const retry = isTemporary ? 'account.retry' : undefined;
-  const advice = code === null ? retry : ADVICE[code];
-  return advice === undefined ? message : t(advice, { problem: message });
+  if (status === 429) {
+    const seconds = readRetryAfterMs(headers, DEFAULT_RETRY_SECONDS) / 1_000;
+    return t('account.rateLimited', { seconds });
+  }
+  return status >= 500 ? t('account.retry', { problem }) : problem;
+}
+
+function describeApiError({ code, message }: ApiError): string {
+  const key = code === null ? undefined : TEXTS[code];
+  return key === undefined ? message : t(key);
 }
 
 /** Signatures are valid for a minute. */
@@ -63,7 +72,7 @@ export function describePaymentProblem(error: unknown): string {
       return t('account.tokenTooLong');
     }
     if (status >= 500) {
-      return t('account.buyAgain', { problem: message });
+      return t('account.buyAgain', { problem: describeApiError(error) });
     }
     const advice = code === null ? undefined : PAYMENT_ADVICE[code];
     if (advice !== undefined) {
