@@ -274,6 +274,8 @@ it('makes a link and a QR code that request an amount', async () => {
   await problem.filter({ hasText: 'without decimal places' }).waitFor();
   await enter('0', '');
   await problem.filter({ hasText: 'at least 1 sat' }).waitFor();
+  await enter('1,000,001', '');
+  await problem.filter({ hasText: 'at most 1,000,000 sats' }).waitFor();
   expect(await qrCode.count()).toBe(0);
 
   await enter('2,100', 'Table 4 & 5\nAlice');

@@ -18,7 +18,7 @@ export function AddressesSection({ api, user }: { api: ApiClient; user: User }) 
       {first !== undefined && (
         <>
           <Address address={first} />
-          <PaymentRequest pageUrl={buildPageUrl(first)} />
+          <PaymentRequest pageUrl={buildPageUrl(first)} mintUrl={user.mintUrl} />
         </>
       )}
       {data === null && problem === null && (

@@ -1,21 +1,27 @@
 import { useState } from 'preact/hooks';
-import { validateAmount } from '../../amount.ts';
+import { type SatRange, validateAmount } from '../../amount.ts';
 import { buildPaymentQrText, CopyableText, QrCode } from '../../elements.ts';
 import { t } from '../translator.ts';
-import { Button, Problem } from './elements.tsx';
+import { Button, Problem, useLoaded } from './elements.tsx';
 
-/** All bitcoins. The payment page knows the limits of the mint and of comments. */
+interface PaymentRequestProps {
+  pageUrl: string;
+  mintUrl: string;
+}
+
+/** All bitcoins. The payment page checks the amount again, and the length of the comment. */
 const ANY_AMOUNT = { minSat: 1, maxSat: 2_100_000_000_000_000 };
 
 /** Makes a link to a payment page with an amount and a comment, which the payer can change. */
-export function PaymentRequest({ pageUrl }: { pageUrl: string }) {
+export function PaymentRequest({ pageUrl, mintUrl }: PaymentRequestProps) {
+  const { origin, pathname } = new URL(pageUrl);
+  const range = useLoaded((signal) => fetchRange(pathname, signal), [pathname, mintUrl]);
   const [amount, setAmount] = useState('');
   const [comment, setComment] = useState('');
-  const amountSat = amount.trim() === '' ? null : validateAmount(amount, ANY_AMOUNT);
+  const amountSat = amount.trim() === '' ? null : validateAmount(amount, range.data ?? ANY_AMOUNT);
   const amountProblem = typeof amountSat === 'number' ? null : amountSat;
   const query = new URLSearchParams({ amount: `${amountSat}`, ...(comment !== '' && { comment }) });
   const link = `${pageUrl}?${query}`;
-  const { origin, pathname } = new URL(pageUrl);
   return (
     <details class="address">
       <summary>{t('account.requestAmount')}</summary>
@@ -61,4 +67,14 @@ export function PaymentRequest({ pageUrl }: { pageUrl: string }) {
       </div>
     </details>
   );
+}
+
+/** Returns what payers can send (LUD-06), which depends on the mint and on the operator. */
+async function fetchRange(paymentPath: string, signal: AbortSignal): Promise<SatRange> {
+  const response = await fetch(`/.well-known/lnurlp${paymentPath}`, { signal });
+  const { minSendable, maxSendable } = await response.json();
+  if (!(maxSendable > 0)) {
+    throw new Error('The address accepts no payments at the moment.');
+  }
+  return { minSat: Math.ceil(minSendable / 1_000), maxSat: Math.floor(maxSendable / 1_000) };
 }
