@@ -44,6 +44,10 @@ async function chooseName(page: Page, name: string): Promise<void> {
   await page.getByRole('button', { name: 'Buy this name' }).click();
 }
 
+async function openTokenForm(page: Page): Promise<void> {
+  await page.getByText('Or pay with another Cashu wallet').click();
+}
+
 async function pay(page: Page, token: string): Promise<void> {
   await page.getByLabel('Token from your wallet').fill(token);
   await page.getByRole('button', { name: 'Buy', exact: true }).click();
@@ -70,6 +74,7 @@ it('shows while the user types whether a name is available', async () => {
 it('sells a name for a token', async () => {
   const { wallet, page, content } = await openUsernameSection();
   await chooseName(page, 'Buyer');
+  await openTokenForm(page);
   const requestText = content.locator('code').filter({ hasText: /^creqA/ });
   await requestText.waitFor();
   const qrCode = content.getByRole('img', { name: 'payment request' });
@@ -90,6 +95,7 @@ it('keeps the token in its field after each refusal', async () => {
   await chooseName(page, 'x');
   await waitForAlert('A username has 3 to 64 letters');
   await chooseName(page, 'wanted');
+  await openTokenForm(page);
 
   const smallToken = await payer.mintToken(PRICE_SAT - 1);
   await pay(page, smallToken);
@@ -131,6 +137,7 @@ it('keeps the token in its field after each refusal', async () => {
 it('keeps the token if a secret key is pasted beside it', async () => {
   const { page, tokenField } = await openUsernameSection();
   await chooseName(page, 'careful');
+  await openTokenForm(page);
   const token = await payer.mintToken(PRICE_SAT);
   await tokenField.fill(`${token} nsec1${'q'.repeat(58)}`);
   await page.getByRole('alertdialog').waitFor();
@@ -140,6 +147,7 @@ it('keeps the token if a secret key is pasted beside it', async () => {
 it('keeps a second token if the first one pays for the name', async () => {
   const { page, content, tokenField, waitForAlert } = await openUsernameSection();
   await chooseName(page, 'frugal');
+  await openTokenForm(page);
   const [first, second] = [await payer.mintToken(PRICE_SAT), await payer.mintToken(PRICE_SAT)];
   const buyButton = page.getByRole('button', { name: 'Buy', exact: true });
   // The mint spends the token, but its response is lost.

@@ -116,7 +116,7 @@ it('the offer of a free name, which the account page fills in', async () => {
   const prepare = (newPage: Page) => addNostrExtension(newPage, secretKey);
   const options = { prepare, expectedStatuses: [404] };
   const page = await browser.openPage(`${environment.origin}/FreeName`, options);
-  await heading(page, 'freename is free').waitFor();
+  await heading(page, 'freename is available').waitFor();
   await page.getByText('The name costs 2,100 sats.').waitFor();
   await inspectPage(page, 'free-name');
   await page.getByRole('link', { name: 'Get this name' }).click();
@@ -211,6 +211,7 @@ it('buying a username, and problems', async () => {
   });
   await page.getByRole('textbox', { name: 'Username' }).fill('x'.repeat(64));
   await page.getByRole('button', { name: 'Buy this name' }).click();
+  await page.getByText('Or pay with another Cashu wallet').click();
   await page.getByLabel('Token from your wallet').fill('cashuB'.repeat(100));
   await page.getByRole('button', { name: 'Buy', exact: true }).click();
   await section(page, 'Username').getByRole('alert').waitFor();

@@ -77,7 +77,6 @@ interface FieldFormProps {
   busyButton?: string | false;
   isSecondary?: boolean;
   onSubmit: () => unknown;
-  children?: ComponentChildren;
 }
 
 /** A form with one field, which the browser neither validates nor sends. */
@@ -111,7 +110,6 @@ export function FieldForm(props: FieldFormProps) {
         >
           {busyButton === false ? button : busyButton}
         </button>
-        {props.children}
       </div>
       {hint !== undefined && (
         <p class="hint" id={`${id}-hint`}>

@@ -126,6 +126,7 @@ function PaymentForm({
 }: FormProps & { order: NonNullable<Purchase['order']> }) {
   const { draft, changeDraft, cancelOrder, buy } = purchase;
   const [tokenProblem, setTokenProblem] = useState<string | null>(null);
+  const [hasKeptToken] = useState(draft.token !== '');
   const { isRunning, problem, run } = useAction(buy, describePaymentProblem);
   const submit = () => {
     // Some programs break long lines.
@@ -135,43 +136,47 @@ function PaymentForm({
     return newTokenProblem ?? run(order.name, text);
   };
   return (
-    <div class="columns">
-      <div>
-        <p>
-          <a class="button" href={link('/collect', order.name)}>
-            {t('account.payHere')}
-          </a>
-        </p>
-        <h4>{t('account.payRequest')}</h4>
-        <p>
-          {rich('account.payRequestText', {
-            price: <strong>{t('sats', { amount: terms.amount })}</strong>,
-            mint: <code class="breakable">{terms.mints[0]}</code>,
-          })}
-        </p>
-        <QrCode text={order.request} label={t('account.requestCode')} />
-        <CopyableText text={order.request} label={t('account.copyRequest')} />
-      </div>
-      <div>
-        <h4>{t('account.pasteToken')}</h4>
-        <FieldForm
-          id="token"
-          label={t('account.tokenLabel')}
-          value={draft.token}
-          onText={(token) => changeDraft({ token })}
-          attributes={{ rows: 5, readOnly: isRunning, placeholder: 'cashuB…' }}
-          hint={t('account.tokenHint')}
-          problem={tokenProblem ?? problem}
-          button={t('account.buy')}
-          busyButton={isRunning && t('account.buying')}
-          onSubmit={submit}
-        >
-          <Button aria-disabled={isRunning} onClick={() => isRunning || cancelOrder()}>
-            {t('account.chooseName')}
-          </Button>
-        </FieldForm>
-      </div>
-    </div>
+    <>
+      <p class="row">
+        <a class="button" href={link('/collect', order.name)}>
+          {t('account.payHere')}
+        </a>
+        <Button aria-disabled={isRunning} onClick={() => isRunning || cancelOrder()}>
+          {t('account.chooseName')}
+        </Button>
+      </p>
+      <details class="address" open={hasKeptToken}>
+        <summary>{t('account.otherWallet')}</summary>
+        <div class="columns">
+          <div>
+            <h4>{t('account.payRequest')}</h4>
+            <p>
+              {rich('account.payRequestText', {
+                price: <strong>{t('sats', { amount: terms.amount })}</strong>,
+                mint: <code class="breakable">{terms.mints[0]}</code>,
+              })}
+            </p>
+            <QrCode text={order.request} label={t('account.requestCode')} />
+            <CopyableText text={order.request} label={t('account.copyRequest')} />
+          </div>
+          <div>
+            <h4>{t('account.pasteToken')}</h4>
+            <FieldForm
+              id="token"
+              label={t('account.tokenLabel')}
+              value={draft.token}
+              onText={(token) => changeDraft({ token })}
+              attributes={{ rows: 5, readOnly: isRunning, placeholder: 'cashuB…' }}
+              hint={t('account.tokenHint')}
+              problem={tokenProblem ?? problem}
+              button={t('account.buy')}
+              busyButton={isRunning && t('account.buying')}
+              onSubmit={submit}
+            />
+          </div>
+        </div>
+      </details>
+    </>
   );
 }
 
