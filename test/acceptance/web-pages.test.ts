@@ -417,7 +417,7 @@ it('offers a username on its page to browsers, but only if anyone can get it', a
     expect([response.status, response.headers.get('etag')]).toEqual([404, null]);
     return /<h1>(.*?)<\/h1>/.exec(await response.text())?.[1];
   };
-  expect(await readTitle('/Unclaimed')).toBe('unclaimed is free');
+  expect(await readTitle('/Unclaimed')).toBe('unclaimed is available');
   const owner = environment.newWallet().pubkey;
   await assignUsername(environment.database, owner, 'oldname');
   await assignUsername(environment.database, owner, 'newname');

@@ -86,7 +86,7 @@ function usePurchaseDraft(pubkey: string) {
   return [draft, changeDraft] as const;
 }
 
-/** The page of a free name links to `/account?name=alice`. */
+/** The page of an available name links to `/account?name=alice`. */
 export function readNameInLink(): string {
   return new URLSearchParams(location.search).get('name') ?? '';
 }
