@@ -139,9 +139,13 @@ it('locks quotes if the mint can do that', async () => {
   await chooseMint(simpleMint.url);
   await content.getByText('It cannot lock payments').waitFor();
   await lock.click();
-  await content.getByRole('alert').filter({ hasText: 'This mint cannot lock payments' }).waitFor();
+  await content.getByRole('alert').filter({ hasText: 'Your mint cannot lock payments' }).waitFor();
+  expect(await content.getByText('Saved.').count()).toBe(0);
   expect(await lock.isChecked()).toBe(false);
   expect(await fetchSettings(wallet)).toMatchObject({ lockQuote: false });
+  await chooseMint(environment.mint.url);
+  await content.getByText('Saved. Future payments').waitFor();
+  expect(await content.getByRole('alert').count()).toBe(0);
 });
 
 it('shows a new setting while it is saved, takes it back if that fails, and updates other tabs', async () => {

@@ -3,7 +3,7 @@ import { Section } from '../../elements.ts';
 import { language, t } from '../translator.ts';
 import type { ApiClient, Session, User } from './api-client.ts';
 import { Button, Dialog, FieldForm, Problem, Status, useAction, useLoaded } from './elements.tsx';
-import { describeMintProblem, findMintUrlProblem } from './problem-text.ts';
+import { describeLockProblem, describeMintProblem, findMintUrlProblem } from './problem-text.ts';
 
 /** The mint chooses its name and description. Missing fields are unknown. Times are Unix seconds. */
 interface Mint {
@@ -19,12 +19,20 @@ interface Mint {
 
 type MintSectionProps = Session & { mints: readonly string[] };
 
+interface SavedMintProps {
+  /** The mint that the last change has saved; null after other changes. */
+  savedMintUrl: string | null;
+  onMintSaved: (url: string | null) => void;
+}
+
 export function MintSection(session: MintSectionProps) {
+  const [savedMintUrl, setSavedMintUrl] = useState<string | null>(null);
   return (
     <Section title={t('account.mintTitle')}>
       <CurrentMint {...session} />
-      <MintForm {...session} />
-      <LockSetting {...session} />
+      <MintForm {...session} savedMintUrl={savedMintUrl} onMintSaved={setSavedMintUrl} />
+      {/* What it says is about one mint. */}
+      <LockSetting key={session.user.mintUrl} {...session} onStart={() => setSavedMintUrl(null)} />
     </Section>
   );
 }
@@ -91,19 +99,18 @@ async function patch({ api, onUserChange }: Session, path: string, body: object)
   return data.user;
 }
 
-function MintForm(session: MintSectionProps) {
+function MintForm({ savedMintUrl, onMintSaved, ...session }: MintSectionProps & SavedMintProps) {
   const { api, user, mints } = session;
   const [url, setUrl] = useState('');
   const [preview, setPreview] = useState<Mint | null>(null);
-  const [savedMintUrl, setSavedMintUrl] = useState<string | null>(null);
   const lookUp = useAction(async (text: string) => {
-    setSavedMintUrl(null);
+    onMintSaved(null);
     setPreview(await fetchPreview(api, text));
   });
   const finish = (mint: Mint) => {
     setPreview(null);
     setUrl('');
-    setSavedMintUrl(mint.url);
+    onMintSaved(mint.url);
   };
   const recommendedMints = mints.filter((mint) => mint !== user.mintUrl);
   return (
@@ -186,13 +193,14 @@ async function fetchPreview(api: ApiClient, enteredUrl: string): Promise<Mint> {
   return data.mint;
 }
 
-function LockSetting(session: Session) {
+function LockSetting({ onStart, ...session }: Session & { onStart: () => void }) {
   const [chosen, setChosen] = useState(session.user.lockQuote);
   const { isRunning, problem, success, run } = useAction(async (lockQuotes: boolean) => {
+    onStart();
     setChosen(lockQuotes);
     const { lockQuote } = await patch(session, '/api/v2/user/lock', { lockQuotes });
     return t(lockQuote ? 'account.lockSaved' : 'account.unlockSaved');
-  });
+  }, describeLockProblem);
   return (
     <>
       <label class="switch">

@@ -90,6 +90,12 @@ export function isOutcomeUnknown(error: unknown): boolean {
   );
 }
 
+/** Explains why locking was not turned on or off. */
+export function describeLockProblem(error: unknown): string {
+  const isUnsupported = error instanceof ApiError && error.code === 'locking_unsupported';
+  return isUnsupported ? t('account.mintCannotLock') : describeProblem(error);
+}
+
 /** Returns why an entered address cannot be that of a mint, or null. The server checks everything else. */
 export function findMintUrlProblem(url: string): string | null {
   if (url === '') {
