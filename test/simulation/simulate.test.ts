@@ -7,8 +7,11 @@ import { describe, expect, it, vi } from 'vitest';
 // A seed takes a second, and several on a busy machine.
 vi.setConfig({ testTimeout: 600_000 });
 
-/** Faults for 20 seconds, and no calm phase, which begins eleven minutes after them. `.ci/run` has longer seeds. */
-const SHORT = ['--scenario', 'hasCalmPhase=false,activeMs=20000'];
+/**
+ * Twelve payments, faults for 20 seconds, and no calm phase, which begins eleven minutes after them. `.ci/run` has longer
+ * seeds.
+ */
+const SHORT = ['--scenario', 'payments=12,hasCalmPhase=false,activeMs=20000'];
 
 describe('npm run simulate', () => {
   it('breaks no rule with 40 fixed and 10 new seeds', () => {
