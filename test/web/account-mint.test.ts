@@ -130,9 +130,11 @@ it('locks quotes if the mint can do that', async () => {
   await dialog.getByRole('alert').filter({ hasText: 'This mint cannot lock payments' }).waitFor();
   await dialog.getByRole('button', { name: 'Cancel' }).click();
   await checkMint(environment.mint.url);
+  await dialog.getByText('This is your mint already.').waitFor();
   await dialog.getByText('Test mint').waitFor();
   expect(await dialog.getByRole('alert').count()).toBe(0);
-  await dialog.getByRole('button', { name: 'Cancel' }).click();
+  expect(await dialog.getByRole('button', { name: 'Use this mint' }).count()).toBe(0);
+  await dialog.getByRole('button', { name: 'Close' }).click();
 
   await lock.click();
   await content.getByText('New payments are not locked').waitFor();

@@ -156,21 +156,25 @@ function MintForm({ savedMintUrl, onMintSaved, ...session }: MintSectionProps & 
 type MintChoiceProps = Session & { mint: Mint; onSaved: () => void; onCancel: () => void };
 
 function MintChoice({ mint, onSaved, onCancel, ...session }: MintChoiceProps) {
+  const isCurrent = mint.url === session.user.mintUrl;
+  const title = t(isCurrent ? 'account.mintIsYours' : 'account.useMintQuestion');
   const { isRunning, problem, run } = useAction(async () => {
     await patch(session, '/api/v2/user/mint', { mint_url: mint.url });
     onSaved();
   });
   return (
-    <Dialog label={t('account.useMintQuestion')} onCancel={onCancel}>
-      <h3>{t('account.useMintQuestion')}</h3>
+    <Dialog label={title} onCancel={onCancel}>
+      <h3>{title}</h3>
       <MintTitle {...mint} />
       <MintFacts {...mint} />
       <Problem text={problem} />
       <p class="row">
-        <button type="button" aria-disabled={isRunning} onClick={() => void run()}>
-          {t(isRunning ? 'account.saving' : 'account.useMint')}
-        </button>
-        <Button onClick={onCancel}>{t('account.cancel')}</Button>
+        {!isCurrent && (
+          <button type="button" aria-disabled={isRunning} onClick={() => void run()}>
+            {t(isRunning ? 'account.saving' : 'account.useMint')}
+          </button>
+        )}
+        <Button onClick={onCancel}>{t(isCurrent ? 'account.close' : 'account.cancel')}</Button>
       </p>
     </Dialog>
   );
