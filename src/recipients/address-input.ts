@@ -5,13 +5,13 @@ const URL_PATTERN =
   /^(?:(?:https?|lnurlp):\/\/)?((?:\w|\[)[^/?#@]*)\/(?:\.well-known\/lnurlp\/)?([^/?#]*)/i;
 
 /**
- * Parses what people enter for a Lightning address: a username, `@username`, an npub, an address (LUD-16), the URL of a
- * payment page, or an LNURL (LUD-01, LUD-17), each with or without `nostr:` or `lightning:` (NIP-21, LUD-01). Validates
+ * Parses what people enter for a Lightning address: a username, `@username`, an npub, an address (LUD-16), also with `₿`
+ * before it (BIP 353), the URL of a payment page, or an LNURL (LUD-01, LUD-17), each with or without `nostr:` or `lightning:` (NIP-21, LUD-01). Validates
  * neither part. The host is in lower case and includes the port.
  */
 export function parseAddressInput(text: string): { localPart: string; host: string | null } {
   const withoutScheme = text.trim().replace(/^(?:nostr|lightning):(?:\/\/)?/i, '');
-  const address = decodeLnurl(withoutScheme).replace(/^@/, '');
+  const address = decodeLnurl(withoutScheme).replace(/^[@₿]/, '');
   const url = URL_PATTERN.exec(address);
   if (url !== null) {
     const [, host = '', localPart = ''] = url;

@@ -3,6 +3,9 @@ import { parseRecipientAddress } from '../../recipients/lightning-address.ts';
 import { containsSecretKey } from './secret-key.ts';
 import type { Message } from './translation.ts';
 
+/** The network, the amount, and the separator of a BOLT 11 invoice. */
+const INVOICE_START = /^ln(?:bc|tbs?|bcrt)(?:\d+[munp]?)?1/i;
+
 const LINK_FIELDS = ['amount', 'unit', 'comment'];
 
 /**
@@ -18,6 +21,9 @@ export function findPaymentPath(
   }
   const [address = '', query = ''] = text.trim().split(/[?#]/, 2);
   const { localPart, host } = parseAddressInput(address);
+  if (host === null && INVOICE_START.test(localPart)) {
+    return { problem: { key: 'home.invoice' } };
+  }
   if (host !== null && !ownHosts.includes(host)) {
     return { problem: { key: 'home.otherServer', values: { host: ownHosts[0] ?? '' } } };
   }

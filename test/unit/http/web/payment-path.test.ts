@@ -17,6 +17,8 @@ describe('the payment page', () => {
     ['an address on another public host with a port', 'alice@WWW.example:8443', '/alice'],
     ['a lightning: URI of an address', 'lightning:alice@pay.example', '/alice'],
     ['a username after an @', '@alice', '/alice'],
+    ['an address after a ₿', '₿alice@pay.example', '/alice'],
+    ['a username that begins like an invoice', 'lnbcfan', '/lnbcfan'],
     ['the URL of a payment page', 'https://pay.example/Alice#top', '/alice'],
     [
       'a payment link',
@@ -32,6 +34,7 @@ describe('the payment page', () => {
 
   const otherServer = { key: 'home.otherServer', values: { host: 'pay.example' } };
   const invalidName = { key: 'home.invalidName' };
+  const invoice = { key: 'home.invoice' };
   const secretKey = { key: 'script.common.secretKey' };
 
   it.each([
@@ -41,6 +44,9 @@ describe('the payment page', () => {
     ['a wrong npub', NPUB.replace('npub10', 'npub11'), { key: 'home.invalidNpub' }],
     ['a secret key', `nsec1${'q'.repeat(58)}`, secretKey],
     ['an encrypted secret key', `ncryptsec1${'q'.repeat(90)}`, secretKey],
+    ['an invoice', `lightning:LNBC21U1${'P'.repeat(200)}`, invoice],
+    ['an invoice without an amount', `lnbc1${'p'.repeat(200)}`, invoice],
+    ['the beginning of an invoice', 'lnbc2100n1p', invoice],
     ['a path on another host', '//other.example', invalidName],
     ['nothing', '  ', invalidName],
   ])('is not found for %s', (_case, text, problem) => {
