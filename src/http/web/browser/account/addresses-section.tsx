@@ -13,7 +13,7 @@ export function AddressesSection({ api, user }: { api: ApiClient; user: User }) 
   const [first, ...others] = data?.data.addresses ?? [];
   return (
     <Section title={t('account.addressesTitle')}>
-      <p>{t('account.addressesText')}</p>
+      <p>{t('account.addressesText', { count: 1 + others.length })}</p>
       <Problem text={problem && t('account.addressesFailed', { problem })} onRetry={reload} />
       {first !== undefined && (
         <>
