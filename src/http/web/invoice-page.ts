@@ -2,7 +2,7 @@ import { html } from 'htm/preact';
 import { QrCode, small } from './elements.ts';
 import { formatTimeLeft } from './expiry.ts';
 import type { CurrentRates } from './fiat-rates.ts';
-import { type Page, shortenAddress } from './layout.ts';
+import { breakableAddress, type Page } from './layout.ts';
 import type { PageLanguage } from './page-language.ts';
 import { type Payee, RateAge, Worth } from './payment-page.ts';
 
@@ -32,7 +32,7 @@ export function invoicePage(
   const isPaid = quote.state === 'PAID' || quote.state === 'ISSUED';
   const unpaidStatus = quote.expiresAtMs > nowMs ? 'waiting' : 'expired';
   const status = isPaid ? 'paid' : unpaidStatus;
-  const address = shortenAddress(payee.address);
+  const address = breakableAddress(payee.address);
   const paymentPath = `/${payee.localPart}`;
   const form = { amount: `${quote.amountSat}`, comment: quote.comment ?? '' };
   const changePath = link(`${paymentPath}?${new URLSearchParams(form)}`);

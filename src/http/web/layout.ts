@@ -163,6 +163,12 @@ function previewMetadata({ siteName, icons, assets }: Site, page: Page) {
   `;
 }
 
+/** The address for headings. A line ends before the `@` rather than within the host. */
+export function breakableAddress(address: string): VNode {
+  const [localPart, host] = shortenAddress(address).split('@');
+  return html`<span>${localPart}<wbr />@${host}</span>` as VNode;
+}
+
 /** Shortens the npub of an address for headings. Usernames stay complete, because a shortened one could deceive. */
 export function shortenAddress(address: string): string {
   const [localPart = '', host = ''] = address.split('@');

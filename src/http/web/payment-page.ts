@@ -10,7 +10,7 @@ import {
   small,
 } from './elements.ts';
 import type { CurrentRates } from './fiat-rates.ts';
-import { type Page, shortenAddress } from './layout.ts';
+import { breakableAddress, type Page } from './layout.ts';
 import type { PageLanguage } from './page-language.ts';
 import type { FormProblem, PaymentInput } from './payment-form.ts';
 
@@ -50,7 +50,7 @@ export function paymentPage(language: PageLanguage, payee: Payee, form: PaymentF
     previewImage: `${origin}${path}/preview.png`,
     script: 'payment',
     content: html`
-      <h1>${rich('pay.heading', { address: shortenAddress(address), small })}</h1>
+      <h1>${rich('pay.heading', { address: breakableAddress(address), small })}</h1>
       <${ProfileLine} profile=${payee.profile} language=${language} />
       <div class="columns">
         <${Section} title=${t('pay.howMuch')}>
