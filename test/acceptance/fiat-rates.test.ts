@@ -51,6 +51,7 @@ it.each([
   const invoice = await open(created.headers.get('location') ?? '');
   expect(invoice.text).toContain('8,800 sats');
   expect(invoice.text).toContain('8,800 sats are about €5.50 or $4.40.');
+  expect(invoice.html).toContain(`/${npub}?amount=5%2C50&amp;comment=Tea&amp;unit=EUR`);
   const quotes = environment.database.db.selectFrom('quotes').where('pubkey', '=', pubkey);
   expect(await quotes.select('amount_sat').execute()).toEqual([{ amount_sat: 8_800 }]);
 
@@ -62,7 +63,8 @@ it.each([
   const refused = await submit({ amount: '5000', unit: 'USD' });
   expect(refused.status).toBe(400);
   const html = await refused.text();
-  expect(html).toContain('The amount must be at most');
+  expect(html).toContain('The amount must be at most 1,000,000 sats (about $500.00).');
+  expect(html).toContain('From 1 sat to 1,000,000 sats (about €625.00 or $500.00)');
   expect(html).toMatch(/<option selected[^>]*>USD</);
   const link = await open(`/${npub}?amount=1.5&unit=USD`);
   expect(link.html).toMatch(/<option selected[^>]*>USD</);

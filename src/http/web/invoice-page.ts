@@ -4,6 +4,7 @@ import { formatTimeLeft } from './expiry.ts';
 import type { CurrentRates } from './fiat-rates.ts';
 import { breakableAddress, type Page } from './layout.ts';
 import type { PageLanguage } from './page-language.ts';
+import type { PaymentInput } from './payment-form.ts';
 import { type Payee, RateAge, Worth } from './payment-page.ts';
 
 const RELOAD_SECONDS = 5;
@@ -19,6 +20,8 @@ interface InvoicePageData {
     paidAtMs: number | null;
   };
   verifyToken: string;
+  /** What the payer entered in a currency; empty if the amount was in sats. */
+  entered: Pick<PaymentInput, 'amount' | 'unit'>;
   fiat: CurrentRates | null;
   nowMs: number;
 }
@@ -26,7 +29,7 @@ interface InvoicePageData {
 /** `browser/invoice.ts` shows one of the sections. Without JavaScript, the page reloads. */
 export function invoicePage(
   language: PageLanguage,
-  { payee, quote, verifyToken, fiat, nowMs }: InvoicePageData,
+  { payee, quote, verifyToken, entered, fiat, nowMs }: InvoicePageData,
 ): Page {
   const { t, rich, link } = language;
   const isPaid = quote.state === 'PAID' || quote.state === 'ISSUED';
@@ -35,7 +38,8 @@ export function invoicePage(
   const address = breakableAddress(payee.address);
   const paymentPath = `/${payee.localPart}`;
   const form = { amount: `${quote.amountSat}`, comment: quote.comment ?? '' };
-  const changePath = link(`${paymentPath}?${new URLSearchParams(form)}`);
+  const changedForm = { ...form, ...(entered.unit !== '' && entered) };
+  const changePath = link(`${paymentPath}?${new URLSearchParams(changedForm)}`);
   const changeLink = html`<a class="button secondary wide" href=${changePath}>${t('invoice.changeAmount')}</a>`;
   const title = t('invoice.title', { address: payee.address });
   const secondsLeft = Math.max(0, Math.ceil((quote.expiresAtMs - nowMs) / 1_000));

@@ -13,6 +13,7 @@ import type { CurrentRates } from './fiat-rates.ts';
 import { breakableAddress, type Page } from './layout.ts';
 import type { PageLanguage } from './page-language.ts';
 import type { FormProblem, PaymentInput } from './payment-form.ts';
+import type { Message, TextKey } from './translation.ts';
 
 export interface Payee {
   origin: string;
@@ -76,7 +77,7 @@ export function paymentPage(language: PageLanguage, payee: Payee, form: PaymentF
             ${
               range !== null &&
               html`<p id="range" class="hint">
-                ${t('pay.range', { min: range.minSat, max: range.maxSat })}
+                ${describeRange(range, part)}
               </p>`
             }
             <${AmountLinks} path=${path} ...${part} />
@@ -133,7 +134,7 @@ interface RateProps extends CurrentRates {
 function UnitField({ language, unit, rates }: RateProps & { unit: string }) {
   return html`
     <select name="unit" aria-label=${language.t('pay.unit')} data-rates=${JSON.stringify(rates)}>
-      <option>sats</option>
+      <option value="sats">${language.t('pay.sats')}</option>
       ${rates.map(({ currency }) => html`<option selected=${currency === unit}>${currency}</option>`)}
     </select>
   `;
@@ -199,10 +200,44 @@ function CommentField(props: PartProps) {
   `;
 }
 
-function Problem({ language, field, problem }: PartProps & { field: FormProblem['field'] }) {
+function Problem({
+  field,
+  problem,
+  language,
+  fiat,
+  unit,
+}: PartProps & { field: FormProblem['field'] }) {
   if (problem === null || problem.field !== field) {
     return null;
   }
-  const { key, values } = problem.message;
-  return html`<p id=${`${field ?? 'form'}-problem`} class="problem" role="alert">${language.t(key, values)}</p>`;
+  const text = describeProblem(problem.message, { language, fiat, unit });
+  return html`<p id=${`${field ?? 'form'}-problem`} class="problem" role="alert">${text}</p>`;
+}
+
+function describeRange({ minSat, maxSat }: SatRange, { language, fiat }: PartProps): string {
+  const values = { min: minSat, max: maxSat };
+  if (fiat === null) {
+    return language.t('pay.range', values);
+  }
+  const worth = formatInCurrencies(maxSat, fiat.rates, language.language);
+  return language.t('pay.rangeWithWorth', { ...values, worth });
+}
+
+const KEYS_WITH_WORTH: { readonly [key in TextKey]?: TextKey } = {
+  'amount.tooSmall': 'amount.tooSmallWithWorth',
+  'amount.tooLarge': 'amount.tooLargeWithWorth',
+};
+
+/** Names limits in sats also in the currency that the payer chose. */
+function describeProblem(
+  { key, values }: Message,
+  { language, fiat, unit }: Pick<PartProps, 'language' | 'fiat' | 'unit'>,
+): string {
+  const rates = fiat?.rates.filter(({ currency }) => currency === unit) ?? [];
+  const keyWithWorth = KEYS_WITH_WORTH[key];
+  if (keyWithWorth === undefined || rates.length === 0) {
+    return language.t(key, values);
+  }
+  const worth = formatInCurrencies(Number(values?.['amount']), rates, language.language);
+  return language.t(keyWithWorth, { ...values, worth });
 }

@@ -71,7 +71,8 @@ const recipientForm = jsonBody({ recipient: formField });
 const paymentForm = jsonBody({ amount: formField, unit: formField, comment: formField });
 /** A field that occurs twice in a link is ignored. */
 const linkField = formField.catch('');
-const paymentLink = z.object({ amount: linkField, unit: linkField, comment: linkField });
+const enteredAmount = z.object({ amount: linkField, unit: linkField });
+const paymentLink = enteredAmount.extend({ comment: linkField });
 
 /** By address. An image has about 10 kB. */
 const MAX_CACHED_PREVIEW_IMAGES = 500;
@@ -228,7 +229,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
           throw mintUnavailableError();
         }
         return typeof result === 'string'
-          ? reply.redirect(link(`/${payee.localPart}/invoice/${result}`), 303)
+          ? reply.redirect(link(`/${payee.localPart}/invoice/${result}${describeUnit(input)}`), 303)
           : sendPaymentPage(reply.code(400), payee, range, input, result);
       } catch (error) {
         if (!(error instanceof RequestError) || isNotFound(error)) {
@@ -247,7 +248,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
 
   app.get(
     '/:address/invoice/:token',
-    { config, schema: { params: invoiceParams } },
+    { config, schema: { params: invoiceParams, querystring: enteredAmount } },
     async (request, reply) => {
       const { address, token } = request.params;
       const payee = await resolvePayee(request, address, context);
@@ -256,7 +257,8 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
         throw notFoundError();
       }
       const nowMs = context.clock();
-      const data = { payee, quote, verifyToken: token, fiat: getRates(), nowMs };
+      const entered = request.query;
+      const data = { payee, quote, verifyToken: token, entered, fiat: getRates(), nowMs };
       return sendPage(reply, web, (language) => invoicePage(language, data));
     },
   );
@@ -329,6 +331,11 @@ function describePayee(
   const origin = publicOrigins.getOriginForRequest(request);
   const host = publicOrigins.getHost(origin);
   return { localPart, address: `${localPart}@${host}`, host, origin };
+}
+
+/** Keeps an amount in a currency for the page of the invoice, which is in sats, if the payer changes it. */
+function describeUnit({ amount, unit }: PaymentInput): string {
+  return unit === '' || unit === 'sats' ? '' : `?${new URLSearchParams({ amount, unit })}`;
 }
 
 async function getSatRange({ recipient }: ResolvedPayee, { invoices }: HttpContext) {
