@@ -59,7 +59,7 @@ export function CollectSection({ user }: { user: User }) {
       </dl>
       <h3>{t('account.setLock')}</h3>
       <p>{t(user.lockQuote ? 'account.lockIsOn' : 'account.lockIsOff')}</p>
-      <dl class="facts wide">
+      <dl class="facts">
         {listWallets(user).map(({ name, href, lock, setting }) => (
           <div key={name}>
             <dt>
@@ -67,8 +67,7 @@ export function CollectSection({ user }: { user: User }) {
             </dt>
             <dd>
               {lock}
-              {setting !== undefined && <br />}
-              {setting}
+              <div class="hint">{setting}</div>
             </dd>
           </div>
         ))}
