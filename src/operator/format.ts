@@ -37,13 +37,16 @@ export function formatTime(ms: number): string {
   return new Date(ms).toISOString();
 }
 
-/** Returns a text such as `2026-08-01T12:00:00.000Z (in 12 s)` or `... (3 days ago)`. */
+/**
+ * Returns a text such as `2026-08-01T12:00:00.000Z (in 12 s)` or `... (3 days ago)`. What another process has just stored
+ * may seem to lie in the future.
+ */
 export function formatTimeWithDistance(atMs: number, nowMs: number): string {
   const seconds = Math.round(Math.abs(atMs - nowMs) / 1000);
   // The largest unit of which the distance has at least two.
   const [unit, unitSeconds] = DISTANCE_UNITS.find(([, size]) => seconds >= 2 * size) ?? ['s', 1];
   const distance = `${Math.round(seconds / unitSeconds)} ${unit}`;
-  return `${formatTime(atMs)} (${atMs > nowMs ? `in ${distance}` : `${distance} ago`})`;
+  return `${formatTime(atMs)} (${atMs > nowMs && seconds > 0 ? `in ${distance}` : `${distance} ago`})`;
 }
 
 const DISTANCE_UNITS: readonly [name: string, seconds: number][] = [
