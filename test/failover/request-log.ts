@@ -9,7 +9,7 @@ import type { TryRequest } from '../helpers/traffic/payment-traffic.ts';
 import { isProxyError } from './front-proxy.ts';
 
 /** Longer than the service may take to respond or to report that the database is unavailable. */
-const RESPONSE_TIMEOUT_MS = 15_000 * measureSlowness();
+const RESPONSE_TIMEOUT_MS = Math.ceil(15_000 * measureSlowness());
 
 /** Sends requests, and records when they fail. A failure is a problem unless it is 503 or a closed connection. */
 export class RequestLog {

@@ -144,6 +144,7 @@ it('shows the texts of mints as texts', async () => {
       .poll(() => page.getByRole('dialog').getByText(word).count())
       .toBeGreaterThanOrEqual(2);
     await page.getByRole('button', { name: 'Use this mint' }).click();
+    await expect.poll(() => page.getByRole('dialog').count()).toBe(0);
     await expect.poll(() => content.getByText(word).count()).toBeGreaterThanOrEqual(2);
     await content.getByText(mint.url, { exact: true }).waitFor();
   }

@@ -415,11 +415,11 @@ it('has a preview image with a QR code', async () => {
     document.body.replaceChildren(image);
   }`);
   const image = page.getByRole('img');
+  const size = await image.evaluate(async (img: HTMLImageElement) => {
+    await img.decode();
+    return [img.naturalWidth, img.naturalHeight];
+  });
   await saveScreenshot(page, 'preview-image');
-  const size = await image.evaluate((img: HTMLImageElement) => [
-    img.naturalWidth,
-    img.naturalHeight,
-  ]);
   expect(size).toEqual([1200, 630]);
   const { lnurlPayUrl } = await readAddressQrCode(image);
   expect(lnurlPayUrl).toBe(`${environment.origin}/.well-known/lnurlp/${name}`);
