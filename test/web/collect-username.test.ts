@@ -48,8 +48,18 @@ async function reopen(page: Page, path: string, whileClosed = async () => undefi
     mints: [environment.mint.url],
     context: page.context(),
   });
-  // It has the session now.
-  await heading(other, 'Received payments').waitFor();
+  // It has the session now, unless the first page was busy for too long.
+  await expect
+    .poll(
+      async () => {
+        if (await other.getByRole('button', { name: 'Sign in with' }).isVisible()) {
+          await other.reload();
+        }
+        return heading(other, 'Received payments').isVisible();
+      },
+      { timeout: 20_000 },
+    )
+    .toBe(true);
   await page.close();
   await whileClosed();
   await other.goto(`${environment.origin}${path}`);

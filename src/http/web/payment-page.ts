@@ -77,7 +77,7 @@ export function paymentPage(language: PageLanguage, payee: Payee, form: PaymentF
             ${
               range !== null &&
               html`<p id="range" class="hint">
-                ${describeRange(range, part)}
+                ${t('pay.range', { min: range.minSat, max: range.maxSat })}
               </p>`
             }
             <${AmountLinks} path=${path} ...${part} />
@@ -212,15 +212,6 @@ function Problem({
   }
   const text = describeProblem(problem.message, { language, fiat, unit });
   return html`<p id=${`${field ?? 'form'}-problem`} class="problem" role="alert">${text}</p>`;
-}
-
-function describeRange({ minSat, maxSat }: SatRange, { language, fiat }: PartProps): string {
-  const values = { min: minSat, max: maxSat };
-  if (fiat === null) {
-    return language.t('pay.range', values);
-  }
-  const worth = formatInCurrencies(maxSat, fiat.rates, language.language);
-  return language.t('pay.rangeWithWorth', { ...values, worth });
 }
 
 const KEYS_WITH_WORTH: { readonly [key in TextKey]?: TextKey } = {
