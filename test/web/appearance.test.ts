@@ -163,6 +163,8 @@ it.each(['de', 'es', 'fr', 'ja', 'pt'])(
 );
 
 async function expectNoOverflow(page: Page): Promise<void> {
+  // The elements are there before the style sheet.
+  await page.waitForLoadState();
   expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(320);
   // Names of texts, such as `pay.title`, and placeholders.
   expect(await page.locator('body').textContent()).not.toMatch(

@@ -145,6 +145,7 @@ it('shows what a payer needs first without scrolling on a phone, also after an e
   };
   await expect.poll(findProfile).toBe(1);
   const showsWithoutScrolling = async (...locators: Locator[]) => {
+    await page.waitForLoadState();
     for (const locator of locators) {
       const box = await locator.boundingBox();
       expect((box?.y ?? Number.POSITIVE_INFINITY) + (box?.height ?? 0)).toBeLessThanOrEqual(640);

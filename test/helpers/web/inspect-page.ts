@@ -33,6 +33,7 @@ const AXE_OPTIONS = {
  */
 export async function inspectPage(page: Page, name: string): Promise<void> {
   const problems: string[] = [];
+  await page.waitForLoadState();
   for (const colorScheme of ['dark', 'light'] as const) {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
     for (const width of WIDTHS) {
