@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 import type { AxeResults } from 'axe-core';
 import type { Page } from 'playwright-core';
 
-/** Where people find a screenshot of each page and state. Writing them takes half of the time of these tests. */
+/** Where people find a screenshot of each page and state. Without it, none are written, which saves time. */
 const SCREENSHOT_FOLDER = process.env.WEB_SCREENSHOTS;
 
 /** A small and a usual phone, a tablet, and a laptop. In pixels. */

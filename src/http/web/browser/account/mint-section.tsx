@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { Section } from '../../elements.ts';
-import { language, t } from '../translator.ts';
+import { formatTime, t } from '../translator.ts';
 import type { ApiClient, Session, User } from './api-client.ts';
 import { Button, Dialog, FieldForm, Problem, Status, useAction, useLoaded } from './elements.tsx';
 import { describeLockProblem, describeMintProblem, findMintUrlProblem } from './problem-text.ts';
@@ -79,18 +79,14 @@ function MintFacts({ name, description, supportsLocking, minAmount, maxAmount, .
         supportsLocking !== undefined &&
           t(supportsLocking ? 'account.canLock' : 'account.cannotLock'),
         failingSince !== undefined
-          ? t('account.mintFails', { time: formatTime(failingSince) })
-          : answeredAt !== undefined && t('account.mintAnswers', { time: formatTime(answeredAt) }),
+          ? t('account.mintFails', { time: formatTime(failingSince * 1_000) })
+          : answeredAt !== undefined &&
+            t('account.mintAnswers', { time: formatTime(answeredAt * 1_000) }),
       ]
         .filter((text) => text !== false)
         .join(' ')}
     </p>
   );
-}
-
-function formatTime(unixSeconds: number): string {
-  const date = new Date(unixSeconds * 1_000);
-  return date.toLocaleString(language, { dateStyle: 'medium', timeStyle: 'short' });
 }
 
 async function patch({ api, onUserChange }: Session, path: string, body: object): Promise<User> {

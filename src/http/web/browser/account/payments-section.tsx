@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Section, shortenNpub } from '../../elements.ts';
-import { language, link, rich, t } from '../translator.ts';
+import { formatTime, link, rich, t } from '../translator.ts';
 import type { ApiClient } from './api-client.ts';
 import { Button, Problem, useAction } from './elements.tsx';
 import { exportPayments, type Payment, readPayerNote } from './payments.ts';
@@ -196,10 +196,10 @@ function Fact({ title, children }: { title: string; children: ComponentChildren 
 }
 
 function Time({ seconds }: { seconds: number }) {
-  const time = new Date(seconds * 1_000);
+  const ms = seconds * 1_000;
   return (
-    <time dir="auto" dateTime={time.toISOString()}>
-      {time.toLocaleString(language, { dateStyle: 'medium', timeStyle: 'short' })}
+    <time dir="auto" dateTime={new Date(ms).toISOString()}>
+      {formatTime(ms)}
     </time>
   );
 }

@@ -7,7 +7,7 @@ import { type AccountSession, restoreSession } from '../account/restore-session.
 import { followTabs } from '../account/tabs.ts';
 import { readNameInLink } from '../account/use-purchase.ts';
 import { getElement } from '../common.ts';
-import { language, link, rich, t } from '../translator.ts';
+import { formatTime, link, rich, t } from '../translator.ts';
 import type { Holding } from './holdings.ts';
 import { offerPayment } from './lightning.ts';
 import { formatMint } from './mint-problem.ts';
@@ -268,10 +268,7 @@ function TokenItem({ token, wallet }: WalletProps & { token: Holding }) {
         <strong>{t('sats', { amount: token.amountSat })}</strong>
         <span class="hint breakable">{formatMint(token.mintUrl)}</span>
         <time class="hint" dateTime={new Date(token.createdAtMs).toISOString()}>
-          {new Date(token.createdAtMs).toLocaleString(language, {
-            dateStyle: 'medium',
-            timeStyle: 'short',
-          })}
+          {formatTime(token.createdAtMs)}
         </time>
       </p>
       <CopyableText text={text} label={t('account.copyToken')} />

@@ -6,12 +6,12 @@ import { Problem, Status, useAction, useLoaded } from '../account/elements.tsx';
 import type { AccountSession } from '../account/restore-session.ts';
 import { announceUser } from '../account/tabs.ts';
 import { describeSuccess, readNameInLink, requestUsername } from '../account/use-purchase.ts';
-import { language, link, rich, t } from '../translator.ts';
+import { formatTime, link, rich, t } from '../translator.ts';
 import type { Holding } from './holdings.ts';
 import { encodeToken } from './mint-wallet.ts';
 import type { WalletState } from './use-wallet.ts';
 
-/** `setTimeout` takes no longer time (HTML). */
+/** `setTimeout` cannot wait for longer: it would not wait at all (HTML). */
 const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
 interface Info {
@@ -130,10 +130,6 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
 
 function Invoice({ invoice, price }: Partial<Holding> & { price: VNode }) {
   const { request = '', expiresAtMs = 0 } = invoice ?? {};
-  const time = new Date(expiresAtMs).toLocaleString(language, {
-    dateStyle: 'medium',
-    timeStyle: 'short',
-  });
   const uri = `lightning:${request.toUpperCase()}`;
   return (
     <>
@@ -145,7 +141,7 @@ function Invoice({ invoice, price }: Partial<Holding> & { price: VNode }) {
       </p>
       <QrCode text={uri} label={t('invoice.qrCode')} />
       <CopyableText text={request} label={t('invoice.copy')} />
-      <p class="hint">{t('collect.invoiceExpires', { time })}</p>
+      <p class="hint">{t('collect.invoiceExpires', { time: formatTime(expiresAtMs) })}</p>
     </>
   );
 }
