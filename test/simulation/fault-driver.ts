@@ -49,7 +49,7 @@ export function startFaults(world: World): void {
       if (living.length > 0) {
         const host = random.pick<SimulatedMint | SimulatedRelay>(living);
         host.stop();
-        // Some outages last for hours, or until the faults end.
+        // Some outages last until the faults end.
         const outageMs = random.exponential(random.chance(0.2) ? 60 * meanMs : meanMs);
         world.scheduler.schedule(outageMs, () => host.start(), WORLD);
       }

@@ -46,6 +46,16 @@ const BUSY: Scenario = {
   quoteRetentionMs: null,
   hasCalmPhase: false,
 };
+/** All others are numbers, and may be 0. */
+const SCENARIO_VALUES: Readonly<Record<string, RegExp>> = {
+  instances: /^[1-9]\d*$/,
+  mints: /^[1-9]\d*$/,
+  arrivals: /^(steady|bursts)$/,
+  expirySeconds: /^(\d+|null)$/,
+  quoteRetentionMs: /^(\d+|null)$/,
+  hasCalmPhase: /^(true|false)$/,
+};
+
 const PROGRESS_INTERVAL_MS = 10_000;
 const SHRINKING_MS = 60_000;
 
@@ -107,6 +117,7 @@ function readOptions() {
     ]);
     const scenarioNames = splitList(values.scenario).map((part) => part.replace(/=.*/, ''));
     checkNames('scenario value', Object.keys(BUSY), scenarioNames);
+    splitList(values.scenario).forEach(checkScenarioValue);
     const plantedFaults = readPlantedFaults().map(({ name }) => name);
     checkNames(
       'planted fault',
@@ -117,6 +128,15 @@ function readOptions() {
   } catch (error) {
     console.error(`${(error as Error).message} See 'npm run simulate -- --help'.`);
     process.exit(2);
+  }
+}
+
+/** A scenario with a wrong value would run nothing, and pass. */
+function checkScenarioValue(choice: string): void {
+  const [name = '', value = ''] = choice.split('=');
+  const pattern = SCENARIO_VALUES[name] ?? /^\d+$/;
+  if (!pattern.test(value)) {
+    throw new Error(`The scenario value ${name} cannot be '${value}'.`);
   }
 }
 

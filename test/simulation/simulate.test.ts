@@ -59,6 +59,8 @@ describe('npm run simulate', () => {
     ['--seeds', 'x', "--seeds must be a number of at least 0 (got 'x')"],
     ['--jobs', '0', "--jobs must be a number of at least 1 (got '0')"],
     ['--with', 'clock', "There is no kind of fault 'clock'"],
+    ['--scenario', 'payments=abc', "The scenario value payments cannot be 'abc'"],
+    ['--scenario', 'mints=0', "The scenario value mints cannot be '0'"],
   ])('rejects %s %s', (option, value, message) => {
     const { output, exitCode } = simulate(option, value);
     expect(output).toContain(message);
