@@ -38,7 +38,9 @@ export function invoicePage(
   const address = breakableAddress(payee.address);
   const paymentPath = `/${payee.localPart}`;
   const form = { amount: `${quote.amountSat}`, comment: quote.comment ?? '' };
-  const changedForm = { ...form, ...(entered.unit !== '' && entered) };
+  // Without a rate, the payer could take the amount for sats.
+  const hasRate = fiat?.rates.some(({ currency }) => currency === entered.unit) ?? false;
+  const changedForm = { ...form, ...(hasRate && entered) };
   const changePath = link(`${paymentPath}?${new URLSearchParams(changedForm)}`);
   const changeLink = html`<a class="button secondary wide" href=${changePath}>${t('invoice.changeAmount')}</a>`;
   const title = t('invoice.title', { address: payee.address });

@@ -92,7 +92,11 @@ function offerWebLn(): void {
   }
   weblnButton.hidden = false;
   weblnButton.onclick = async () => {
-    weblnButton.disabled = true;
+    // A disabled button would lose the focus.
+    if (weblnButton.ariaDisabled === 'true') {
+      return;
+    }
+    weblnButton.ariaDisabled = 'true';
     weblnProblem.hidden = true;
     try {
       await webln.enable();
@@ -102,7 +106,7 @@ function offerWebLn(): void {
       weblnProblem.textContent = getText('script.invoice.webLnFailed', { reason });
       weblnProblem.hidden = false;
     } finally {
-      weblnButton.disabled = false;
+      weblnButton.ariaDisabled = null;
     }
   };
 }

@@ -8,7 +8,7 @@ export async function offerPayment(
   destination: string,
   amountSat: number | null,
 ): Promise<PaymentOffer> {
-  const text = destination.trim().replace(/^lightning:(\/\/)?/i, '');
+  const text = destination.trim().replace(/^(lightning:(\/\/)?|₿)/i, '');
   const invoice = parseInvoice(text);
   if (invoice !== null) {
     const offer = await mint.quotePayment(invoice);
@@ -89,7 +89,7 @@ async function fetchLnurl(url: string): Promise<Record<string, unknown>> {
     const signal = AbortSignal.timeout(MINT_TIMEOUT_MS);
     const response = await fetch(url, { credentials: 'omit', signal });
     const text = await response.text();
-    body = text.length > MAX_LNURL_RESPONSE_LENGTH ? {} : JSON.parse(text);
+    body = (text.length > MAX_LNURL_RESPONSE_LENGTH ? null : JSON.parse(text)) ?? {};
   } catch {
     throw new Error(t('collect.addressNoAnswer'));
   }

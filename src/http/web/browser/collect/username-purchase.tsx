@@ -65,11 +65,11 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
     navigator.locks.request(`username ${user.pubkey}`, () => pay(payment)),
   );
 
-  const awaitedId = useRef<string | undefined>(undefined);
-  awaitedId.current = ownInvoices[0]?.id ?? awaitedId.current;
+  const awaitedIds = useRef(new Set<string>());
+  ownInvoices.forEach(({ id }) => void awaitedIds.current.add(id));
   useEffect(() => {
     // The invoice was paid, and has become a token.
-    if (token !== undefined && token.id === awaitedId.current) {
+    if (token !== undefined && awaitedIds.current.has(token.id)) {
       void run('ecash');
     }
   }, [token?.id]);
