@@ -139,6 +139,10 @@ it('says that the invoice for a name has expired, and buys the name if it was pa
   const invoice = await readInvoice(page);
   await buying(page).getByText('The invoice has expired. Do not pay it any more.').waitFor();
   expect(await buying(page).locator('code').count()).toBe(0);
+  // The payment of the first invoice is under way, and the user requests another one.
+  switches.expirySeconds = expirySeconds;
+  await button(page, 'Pay with Lightning').click();
+  expect(await readInvoice(page)).not.toBe(invoice);
   environment.mint.pay(invoice);
   await page.evaluate(`document.dispatchEvent(new Event('visibilitychange'))`);
   await buying(page).getByText('is yours now').waitFor();
