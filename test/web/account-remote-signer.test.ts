@@ -130,19 +130,25 @@ it('remembers a signer on request, until the user wants it to be forgotten', asy
   expect(await page.evaluate('localStorage.length')).toBe(0);
 });
 
-it('offers a signer app first on a phone, without scrolling', async () => {
-  const page = await browser.openPage(`${environment.origin}/account`, {
-    viewport: { width: 360, height: 740 },
-    hasTouch: true,
-    isMobile: true,
-  });
-  const first = page.locator('main').getByRole('button').first();
-  await first.waitFor();
-  expect(await first.textContent()).toBe('Sign in with a signer app');
-  // The browser's bars take about 100 px.
-  const bottom = await first.evaluate((element) => element.getBoundingClientRect().bottom);
-  expect(bottom).toBeLessThan(640);
-});
+it.each(['en', 'de', 'es', 'fr', 'ja', 'pt'])(
+  'says what a Nostr key is, and offers a signer app on a phone without scrolling, in the language %s',
+  async (lang) => {
+    const page = await browser.openPage(`${environment.origin}/account?lang=${lang}`, {
+      viewport: { width: 360, height: 740 },
+      hasTouch: true,
+      isMobile: true,
+    });
+    const first = page.locator('main').getByRole('button').first();
+    await first.waitFor();
+    const texts = await page.locator('#texts').textContent();
+    expect(await first.textContent()).toBe(JSON.parse(texts ?? '')['account.signerAppButton']);
+    const apps = page.locator('section a');
+    expect(await apps.allTextContents()).toEqual(['Alby', 'nos2x', 'Amber', 'Nostash']);
+    // The browser's bars take about 100 px.
+    const bottom = await first.evaluate((element) => element.getBoundingClientRect().bottom);
+    expect(bottom).toBeLessThan(640);
+  },
+);
 
 it('explains what is wrong, and lets the user try again', async () => {
   const { signer, page, connect, waitForAccount } = await openSignIn();

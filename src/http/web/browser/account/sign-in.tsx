@@ -1,6 +1,6 @@
 import { useRef, useState } from 'preact/hooks';
 import { CopyableText, QrCode, Section } from '../../elements.ts';
-import { t } from '../translator.ts';
+import { rich, t } from '../translator.ts';
 import { Button, Dialog, FieldForm, FormProblem, useAction } from './elements.tsx';
 import { connectToBunker, inviteSigner, reconnect } from './remote-signer.ts';
 import { type Pairing, readPairing, savePairing } from './saved-pairing.ts';
@@ -21,6 +21,14 @@ type Method = 'extension' | 'qr_code' | 'bunker' | 'pairing';
 
 /** Phones have signer apps, and hardly any browser extensions. */
 const IS_PHONE = matchMedia('(pointer: coarse)').matches;
+
+/** Extensions and a signer app that create a key. */
+const KEY_APPS = {
+  alby: <KeyApp name="Alby" href="https://getalby.com" />,
+  nos2x: <KeyApp name="nos2x" href="https://github.com/fiatjaf/nos2x" />,
+  amber: <KeyApp name="Amber" href="https://github.com/greenart7c3/Amber" />,
+  nostash: <KeyApp name="Nostash" href="https://apps.apple.com/us/app/nostash/id6744309333" />,
+};
 
 const APPROVE_TEXT = t('account.approve');
 
@@ -90,7 +98,6 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
   const remoteSigner = (
     <>
       <h3>{t('account.signer')}</h3>
-      <p>{t('account.signerText')}</p>
       <p>
         <Button
           class={IS_PHONE && pairing === null ? '' : 'secondary'}
@@ -100,6 +107,7 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
         </Button>
       </p>
       <FormProblem text={getProblem('qr_code')} />
+      <p>{t('account.signerText')}</p>
       <FieldForm
         id="bunker"
         label={t('account.signerAddress')}
@@ -125,7 +133,7 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
   return (
     <Section title={t('account.signInTitle')}>
       <p>{t('account.signInText')}</p>
-      <p>{t('account.noKey')}</p>
+      <p>{rich('account.noKey', KEY_APPS)}</p>
       {waitingFor !== null && (
         <Waiting {...waitingFor} onCancel={() => abort(t('account.signInCancelled'))} />
       )}
@@ -151,6 +159,14 @@ function withPairing(pairing: Pairing): Connect {
     show({ text: APPROVE_TEXT });
     return reconnect(pairing, signal);
   };
+}
+
+function KeyApp({ name, href }: { name: string; href: string }) {
+  return (
+    <a href={href} rel="noopener noreferrer">
+      {name}
+    </a>
+  );
 }
 
 interface WaitingFor {
