@@ -21,9 +21,6 @@ export function findPaymentPath(
   }
   const [address = '', query = ''] = text.trim().split(/[?#]/, 2);
   const { localPart, host } = parseAddressInput(address);
-  if (host === null && INVOICE_START.test(localPart)) {
-    return { problem: { key: 'home.invoice' } };
-  }
   if (host !== null && !ownHosts.includes(host)) {
     return { problem: { key: 'home.otherServer', values: { host: ownHosts[0] ?? '' } } };
   }
@@ -33,5 +30,9 @@ export function findPaymentPath(
     const search = fields.length > 0 ? `?${new URLSearchParams(fields)}` : '';
     return { path: `/${localPart.toLowerCase()}${search}` };
   }
-  return { problem: { key: kind === 'invalid_npub' ? 'home.invalidNpub' : 'home.invalidName' } };
+  if (kind === 'invalid_npub') {
+    return { problem: { key: 'home.invalidNpub' } };
+  }
+  // An invoice is longer than a name can be.
+  return { problem: { key: INVOICE_START.test(localPart) ? 'home.invoice' : 'home.invalidName' } };
 }
