@@ -38,7 +38,7 @@ interface ExpectedForm {
   amount: string;
   comment?: string;
   problem?: RegExp;
-  /** The field that is marked as invalid. */
+  /** The fields that are marked as invalid. */
   field?: string;
 }
 
@@ -50,7 +50,7 @@ function expectForm(html: string, { amount, comment = '', problem, field }: Expe
   expect(text.replaceAll('&lt;', '<')).toBe(comment);
   const fields = Object.entries({ amount: amountField, comment: commentField });
   const invalid = fields.filter(([, tag]) => tag.includes('aria-invalid="true"'));
-  expect(invalid.map(([name]) => name)).toEqual(field === undefined ? [] : [field]);
+  expect(invalid.map(([name]) => name).join(' and ')).toBe(field ?? '');
   expect(html.match(/ autofocus/g) ?? []).toHaveLength(problem === undefined ? 0 : 1);
   expect(html.includes('<title>Error: ')).toBe(problem !== undefined);
   expect(html).toMatch(problem ?? /./);
@@ -283,6 +283,7 @@ describe('a payment page', () => {
     ['1000001', '<hi>', /must be at most 1,000,000 sats/, 'amount'],
     ['', '', /Enter an amount/, 'amount'],
     ['21', 'x'.repeat(256), /comment must have at most 255 characters/, 'comment'],
+    ['2k', 'x'.repeat(256), /digits only.*at most 255 characters/s, 'amount and comment'],
   ])(
     'keeps the amount %j and the comment %j if the form is invalid',
     async (amount, comment, problem, field) => {

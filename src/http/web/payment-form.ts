@@ -23,44 +23,52 @@ export interface Payment {
   comment: string | null;
 }
 
+/** Returns the payment, or what is wrong with each field. */
 export function validatePayment(
   input: PaymentInput,
   range: SatRange,
   maxCommentLength: number,
   rates: readonly FiatRate[] = [],
-): Payment | FormProblem {
-  const amount = validateAmount(input.amount, range, input.unit, rates);
-  if (typeof amount !== 'number') {
-    return { field: 'amount', message: amount };
-  }
+): Payment | FormProblem[] {
+  const amountSat = validateAmount(input.amount, range, input.unit, rates);
   const comment = normalizeLineBreaks(input.comment);
-  if (containsSecretKey(comment)) {
-    return { field: 'comment', message: { key: 'script.common.secretKey' } };
+  const commentProblem = findCommentProblem(comment, maxCommentLength);
+  if (typeof amountSat === 'number' && commentProblem === null) {
+    return { amountSat, comment: validateComment(comment, maxCommentLength) };
   }
-  try {
-    return { amountSat: amount, comment: validateComment(comment, maxCommentLength) };
-  } catch (error) {
-    if (!(error instanceof RequestError)) {
-      throw error;
-    }
-    const isTooLong = [...comment].length > maxCommentLength;
-    const message: Message = isTooLong
-      ? { key: 'pay.commentTooLong', values: { count: maxCommentLength } }
-      : { key: 'pay.commentInvalid' };
-    return { field: 'comment', message };
-  }
+  return [
+    ...(typeof amountSat === 'number' ? [] : [{ field: 'amount', message: amountSat } as const]),
+    ...(commentProblem === null ? [] : [{ field: 'comment', message: commentProblem } as const]),
+  ];
 }
 
 /** Validates a payment link, which may contain only a comment, or nothing. */
-export function findLinkProblem(
+export function findLinkProblems(
   input: PaymentInput,
   range: SatRange,
   maxCommentLength: number,
   rates: readonly FiatRate[] = [],
-): FormProblem | null {
+): FormProblem[] {
   const validInput = input.amount ? input : { ...input, amount: `${range.minSat}`, unit: '' };
   const result = validatePayment(validInput, range, maxCommentLength, rates);
-  return 'message' in result ? result : null;
+  return Array.isArray(result) ? result : [];
+}
+
+function findCommentProblem(comment: string, maxLength: number): Message | null {
+  if (containsSecretKey(comment)) {
+    return { key: 'script.common.secretKey' };
+  }
+  try {
+    validateComment(comment, maxLength);
+    return null;
+  } catch (error) {
+    if (!(error instanceof RequestError)) {
+      throw error;
+    }
+    return [...comment].length > maxLength
+      ? { key: 'pay.commentTooLong', values: { count: maxLength } }
+      : { key: 'pay.commentInvalid' };
+  }
 }
 
 /** Browsers send a line break of a text area as CRLF, and count it as one character. */

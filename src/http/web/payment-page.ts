@@ -32,7 +32,8 @@ interface PaymentFormState extends PaymentInput {
   amountsSat: readonly number[];
   /** 0: payers cannot send comments. */
   maxCommentLength: number;
-  problem: FormProblem | null;
+  /** At most one for each field. */
+  problems: readonly FormProblem[];
   /** Null: payers enter amounts in sats. */
   fiat: CurrentRates | null;
 }
@@ -40,12 +41,13 @@ interface PaymentFormState extends PaymentInput {
 export function paymentPage(language: PageLanguage, payee: Payee, form: PaymentFormState): Page {
   const { t, rich, link } = language;
   const { origin, localPart, address } = payee;
-  const { range, problem, fiat } = form;
+  const { range, problems, fiat } = form;
   const path = `/${localPart}`;
   const title = t('pay.title', { address });
   const part = { ...form, language };
+  const firstField = problems[0]?.field;
   return {
-    title: problem === null ? title : t('site.errorTitle', { title }),
+    title: problems.length === 0 ? title : t('site.errorTitle', { title }),
     description: t('pay.description', { address }),
     url: `${origin}${path}`,
     previewImage: `${origin}${path}/preview.png`,
@@ -67,8 +69,8 @@ export function paymentPage(language: PageLanguage, payee: Payee, form: PaymentF
                 required
                 value=${form.amount}
                 aria-describedby="range amount-problem"
-                aria-invalid=${problem?.field === 'amount'}
-                autofocus=${problem?.field === 'amount'}
+                aria-invalid=${firstField === 'amount'}
+                autofocus=${firstField === 'amount'}
               />
               ${fiat !== null && html`<${UnitField} language=${language} unit=${form.unit} ...${fiat} />`}
             </div>
@@ -87,7 +89,7 @@ export function paymentPage(language: PageLanguage, payee: Payee, form: PaymentF
               type="submit"
               id="create-invoice"
               class="wide"
-              autofocus=${problem !== null && problem.field === null}
+              autofocus=${firstField === null}
             >
               ${t('pay.createInvoice')}
             </button>
@@ -179,7 +181,7 @@ function AmountLinks({ language, path, amountsSat, range }: PartProps & { path: 
 
 /** `browser/payment.ts` shows how many characters are left. A `maxlength` would cut a longer text silently. */
 function CommentField(props: PartProps) {
-  const { comment, maxCommentLength, problem } = props;
+  const { comment, maxCommentLength, problems } = props;
   const { t } = props.language;
   return html`
     <div class="row spread">
@@ -193,8 +195,8 @@ function CommentField(props: PartProps) {
       name="comment"
       rows="2"
       aria-describedby="comment-length comment-problem"
-      aria-invalid=${problem?.field === 'comment'}
-      autofocus=${problem?.field === 'comment'}
+      aria-invalid=${problems.some(({ field }) => field === 'comment')}
+      autofocus=${problems[0]?.field === 'comment'}
     >${comment}</textarea>
     <${Problem} field="comment" ...${props} />
   `;
@@ -202,12 +204,13 @@ function CommentField(props: PartProps) {
 
 function Problem({
   field,
-  problem,
+  problems,
   language,
   fiat,
   unit,
 }: PartProps & { field: FormProblem['field'] }) {
-  if (problem === null || problem.field !== field) {
+  const problem = problems.find((each) => each.field === field);
+  if (problem === undefined) {
     return null;
   }
   const text = describeProblem(problem.message, { language, fiat, unit });

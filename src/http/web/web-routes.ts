@@ -30,7 +30,7 @@ import { type Site, sendPage, setPageHeaders, shortenAddress } from './layout.ts
 import { choosePageLanguage } from './page-language.ts';
 import {
   type FormProblem,
-  findLinkProblem,
+  findLinkProblems,
   type Payment,
   type PaymentInput,
   validatePayment,
@@ -152,14 +152,14 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
     payee: Payee,
     range: SatRange | null,
     input: PaymentInput,
-    problem: FormProblem | null,
+    problems: readonly FormProblem[],
   ) => {
     const { maxCommentLength } = context;
     const amount = removeSecretKeys(input.amount);
     const comment = removeSecretKeys(input.comment);
     const { amountsSat } = web;
     const fiat = getRates();
-    const form = { ...input, range, amountsSat, maxCommentLength, amount, comment, problem, fiat };
+    const form = { ...input, range, amountsSat, maxCommentLength, amount, comment, problems, fiat };
     return sendPage(reply, web, (language) => paymentPage(language, payee, form));
   };
 
@@ -200,9 +200,10 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
       }
       const range = await waitForMint(getSatRange(payee, context));
       const { maxCommentLength } = context;
-      const problem =
-        range && findLinkProblem(request.query, range, maxCommentLength, getRates()?.rates);
-      return sendPaymentPage(reply, payee, range, request.query, problem);
+      const problems = range
+        ? findLinkProblems(request.query, range, maxCommentLength, getRates()?.rates)
+        : [];
+      return sendPaymentPage(reply, payee, range, request.query, problems);
     },
   );
 
@@ -219,7 +220,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
         payee = resolved;
         range = await getSatRange(resolved, context);
         const payment = validatePayment(input, range, context.maxCommentLength, getRates()?.rates);
-        return 'message' in payment
+        return Array.isArray(payment)
           ? payment
           : issueWebInvoice(resolved, payment, request, context);
       };
@@ -240,8 +241,8 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
         if (pageError.retryAfterSeconds !== null) {
           reply.header('retry-after', pageError.retryAfterSeconds);
         }
-        const problem = { field: null, message: describeForPeople(pageError) };
-        return sendPaymentPage(reply.code(pageError.status), payee, range, input, problem);
+        const problems = [{ field: null, message: describeForPeople(pageError) }];
+        return sendPaymentPage(reply.code(pageError.status), payee, range, input, problems);
       }
     },
   );

@@ -71,7 +71,7 @@ describe('an amount in a currency', () => {
       const input = { amount, unit: 'EUR', comment: '' };
       const message = { key: 'amount.tooLarge', values: { amount: 100 } };
       const range = { minSat: 1, maxSat: 100 };
-      expect(validatePayment(input, range, 0, rates)).toEqual({ field: 'amount', message });
+      expect(validatePayment(input, range, 0, rates)).toEqual([{ field: 'amount', message }]);
     },
   );
 
