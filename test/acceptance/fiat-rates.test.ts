@@ -70,6 +70,39 @@ it.each([
   expect(link.html).not.toContain('role="alert"');
 });
 
+it('are kept if an expired invoice is renewed, but not those of a link that somebody has changed', async () => {
+  const { npub, open, submit } = await openService('EUR', '{ "EUR": 62500 }');
+  await eventually(async () => expect((await open()).html).toContain('<select'));
+  const created = await submit({ amount: '5,50', unit: 'EUR', comment: 'Tea' });
+  const path = created.headers.get('location') ?? '';
+  const readForm = async (invoicePath: string) => {
+    const { html, text } = await open(invoicePath);
+    const fields = [...html.matchAll(/<input type="hidden" name="(\w+)" value="([^"]*)"/g)];
+    return { html, text, form: Object.fromEntries(fields.map(([, name, value]) => [name, value])) };
+  };
+  const invoice = await readForm(path);
+  expect(invoice.form).toEqual({ amount: '5,50', unit: 'EUR', comment: 'Tea' });
+  expect(invoice.text).toContain('The new invoice is over €5.50, at the exchange rate');
+
+  const secretKey = `nsec1${'q'.repeat(58)}`;
+  for (const [amount, unit] of [
+    ['5000', 'EUR'],
+    ['5.50', 'USD'],
+    ['8800', 'sats'],
+    [secretKey, 'EUR'],
+    [secretKey, ''],
+    ['8800', secretKey],
+  ] as const) {
+    const url = new URL(path, 'http://localhost');
+    url.search = `${new URLSearchParams({ amount, unit })}`;
+    const changed = await readForm(`${url.pathname}${url.search}`);
+    expect(changed.form).toEqual({ amount: '8800', comment: 'Tea' });
+    expect(changed.html).toContain(`/${npub}?amount=8800&amp;comment=Tea"`);
+    expect(changed.text).not.toContain('The new invoice is over');
+    expect(changed.html).not.toContain('nsec1qq');
+  }
+});
+
 it('are refused if the rates are older than 15 minutes, and pages show only sats', async () => {
   const { npub, clock, open, submit } = await openService('EUR', '{ "EUR": 50000 }');
   await eventually(async () => expect((await open()).html).toContain('<select'));

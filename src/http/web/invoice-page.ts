@@ -1,4 +1,5 @@
 import { html } from 'htm/preact';
+import { formatInCurrencies, parseAmountInSats } from './amount.ts';
 import { QrCode, small } from './elements.ts';
 import { formatTimeLeft } from './expiry.ts';
 import type { CurrentRates } from './fiat-rates.ts';
@@ -8,6 +9,8 @@ import type { PaymentInput } from './payment-form.ts';
 import { type Payee, RateAge, Worth } from './payment-page.ts';
 
 const RELOAD_SECONDS = 5;
+
+type EnteredAmount = Pick<PaymentInput, 'amount' | 'unit'>;
 
 interface InvoicePageData {
   payee: Payee;
@@ -20,8 +23,8 @@ interface InvoicePageData {
     paidAtMs: number | null;
   };
   verifyToken: string;
-  /** What the payer entered in a currency; empty if the amount was in sats. */
-  entered: Pick<PaymentInput, 'amount' | 'unit'>;
+  /** What the payer entered in a currency, from the link of the page; empty if the amount was in sats. */
+  entered: EnteredAmount;
   fiat: CurrentRates | null;
   nowMs: number;
 }
@@ -37,11 +40,13 @@ export function invoicePage(
   const status = isPaid ? 'paid' : unpaidStatus;
   const address = breakableAddress(payee.address);
   const paymentPath = `/${payee.localPart}`;
-  const form = { amount: `${quote.amountSat}`, comment: quote.comment ?? '' };
-  // Without a rate, the payer could take the amount for sats.
-  const hasRate = fiat?.rates.some(({ currency }) => currency === entered.unit) ?? false;
-  const changedForm = { ...form, ...(hasRate && entered) };
-  const changePath = link(`${paymentPath}?${new URLSearchParams(changedForm)}`);
+  const worth = describeEntered(entered, quote.amountSat, fiat, language);
+  const form = {
+    amount: `${quote.amountSat}`,
+    comment: quote.comment ?? '',
+    ...(worth !== null && entered),
+  };
+  const changePath = link(`${paymentPath}?${new URLSearchParams(form)}`);
   const changeLink = html`<a class="button secondary wide" href=${changePath}>${t('invoice.changeAmount')}</a>`;
   const title = t('invoice.title', { address: payee.address });
   const secondsLeft = Math.max(0, Math.ceil((quote.expiresAtMs - nowMs) / 1_000));
@@ -88,8 +93,8 @@ export function invoicePage(
           <h2>${t('invoice.expired')}</h2>
           <p>${t('invoice.expiredText')}</p>
           <form method="post" action=${link(paymentPath)}>
-            <input type="hidden" name="amount" value=${form.amount} />
-            <input type="hidden" name="comment" value=${form.comment} />
+            ${Object.entries(form).map(([name, value]) => html`<input type="hidden" name=${name} value=${value} />`)}
+            ${worth !== null && html`<p>${t('invoice.renewInCurrency', { worth })}</p>`}
             <button type="submit" id="renew" class="wide">${t('invoice.renew')}</button>
           </form>
           <${Comment} text=${quote.comment} />
@@ -98,6 +103,28 @@ export function invoicePage(
       </div>
     `,
   };
+}
+
+/** A larger change since the invoice was created is more likely a wrong link than a new exchange rate. */
+const MAX_RATE_CHANGE = 0.1;
+
+/**
+ * Formats what the payer entered in a currency. Returns null if there is no rate for it, or if it is not about the
+ * invoice: anybody can write the link of the page.
+ */
+function describeEntered(
+  { amount, unit }: EnteredAmount,
+  amountSat: number,
+  fiat: CurrentRates | null,
+  { language }: PageLanguage,
+): string | null {
+  const rates = fiat?.rates.filter(({ currency }) => currency === unit) ?? [];
+  const sats = parseAmountInSats(amount, unit, rates);
+  const isEntered =
+    rates.length > 0 &&
+    typeof sats === 'number' &&
+    Math.abs(sats - amountSat) <= amountSat * MAX_RATE_CHANGE;
+  return isEntered ? formatInCurrencies(sats, rates, language) : null;
 }
 
 function WaitingInvoice({ request, language }: { request: string; language: PageLanguage }) {
