@@ -5,7 +5,7 @@ import type { RecipientClient } from '../helpers/recipients/recipient-client.ts'
 import { fetchUsernameOwner } from '../helpers/recipients/username-requests.ts';
 import { receivePayment, useTestEnvironment } from '../helpers/service/test-environment.ts';
 import { inspectPage } from '../helpers/web/inspect-page.ts';
-import { heading, openAccount, section } from '../helpers/web/pages.ts';
+import { checkInvoiceActions, heading, openAccount, section } from '../helpers/web/pages.ts';
 import { readQrCode } from '../helpers/web/read-qr-code.ts';
 import { useBrowser } from '../helpers/web/use-browser.ts';
 
@@ -92,6 +92,7 @@ it('buys a name with Lightning', async () => {
   expect(await readQrCode(buying(page).getByRole('img'))).toBe(
     `lightning:${invoice.toUpperCase()}`,
   );
+  await checkInvoiceActions(page);
   await inspectPage(page, 'collect-username-invoice');
   environment.mint.pay(invoice);
   await buying(page).getByText('alice@').getByText('is yours now').waitFor();

@@ -72,6 +72,32 @@ export function CopyableText({ id, text, label, children }: CopyableTextProps) {
   `;
 }
 
+interface InvoiceActionsProps {
+  request: string;
+  openLabel: string;
+  copyLabel: string;
+  qrLabel: string;
+  /** Further ways to pay, and their problems. */
+  children?: ComponentChildren;
+}
+
+/** The ways to pay a Lightning invoice: on the device first, then with another one. Like {@link CopyableText}, it can be copied. */
+export function InvoiceActions(props: InvoiceActionsProps) {
+  const { request, openLabel, copyLabel, qrLabel, children } = props;
+  const uri = `lightning:${request.toUpperCase()}`;
+  return html`
+    <div class="invoice-actions">
+      <a class="button" href=${uri}>${openLabel}</a>
+      <button type="button" class="secondary" data-copy hidden=${!('clipboard' in navigator)}>
+        ${copyLabel}
+      </button>
+      ${children}
+      <${QrCode} text=${uri} label=${qrLabel} />
+      <code id="request">${request}</code>
+    </div>
+  `;
+}
+
 /** Creates the element for the tag `<small>` of a text. */
 export function small(content: ComponentChildren): VNode {
   return html`<small>${content}</small>` as VNode;

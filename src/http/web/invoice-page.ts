@@ -1,6 +1,6 @@
 import { html } from 'htm/preact';
 import { formatInCurrencies, parseAmountInSats } from './amount.ts';
-import { QrCode, small } from './elements.ts';
+import { InvoiceActions, small } from './elements.ts';
 import { formatTimeLeft } from './expiry.ts';
 import type { CurrentRates } from './fiat-rates.ts';
 import { breakableAddress, type Page } from './layout.ts';
@@ -129,16 +129,16 @@ function describeEntered(
 
 function WaitingInvoice({ request, language }: { request: string; language: PageLanguage }) {
   const { t } = language;
-  const uri = `lightning:${request.toUpperCase()}`;
   return html`
-    <div class="invoice-actions">
-      <a class="button" href=${uri}>${t('pay.openInWallet')}</a>
+    <${InvoiceActions}
+      request=${request}
+      openLabel=${t('pay.openInWallet')}
+      copyLabel=${t('invoice.copy')}
+      qrLabel=${t('invoice.qrCode')}
+    >
       <button type="button" id="webln-button" class="secondary" hidden>${t('invoice.payInBrowser')}</button>
-      <button type="button" class="secondary" data-copy hidden>${t('invoice.copy')}</button>
       <p id="webln-problem" class="problem" role="alert" hidden></p>
-      <${QrCode} text=${uri} label=${t('invoice.qrCode')} />
-      <code id="request">${request}</code>
-    </div>
+    <//>
     <noscript><p class="hint">${t('invoice.reloads', { seconds: RELOAD_SECONDS })}</p></noscript>
   `;
 }

@@ -1,5 +1,6 @@
 import { type EventTemplate, finalizeEvent, getPublicKey } from 'nostr-tools';
 import type { Locator, Page } from 'playwright-core';
+import { expect } from 'vitest';
 import type { RecipientClient } from '../recipients/recipient-client.ts';
 import type { OpenPageOptions, TestBrowser } from './use-browser.ts';
 
@@ -18,6 +19,14 @@ export async function createInvoice(page: Page, amountSat: number, comment = '')
   await page.getByRole('button', { name: 'Create invoice' }).click();
   await heading(page, 'Waiting for the payment').waitFor();
   return (await page.locator('#request').textContent()) ?? '';
+}
+
+/** Expects the ways to pay an invoice in their order, and the invoice on one line. */
+export async function checkInvoiceActions(page: Page): Promise<void> {
+  const parts = page.locator('.invoice-actions > :visible');
+  const names = await parts.evaluateAll((elements) => elements.map(({ localName }) => localName));
+  expect(names).toEqual(['a', 'button', 'svg', 'code']);
+  expect((await parts.last().boundingBox())?.height).toBeLessThan(60);
 }
 
 /** Opens the account page, and signs in as a wallet's user with a browser extension. */

@@ -1,6 +1,6 @@
 import type { VNode } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { CopyableText, QrCode, Section } from '../../elements.ts';
+import { InvoiceActions, Section } from '../../elements.ts';
 import { ApiError } from '../account/api-client.ts';
 import { Problem, Status, useAction, useLoaded } from '../account/elements.tsx';
 import type { AccountSession } from '../account/restore-session.ts';
@@ -130,17 +130,15 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
 
 function Invoice({ invoice, price }: Partial<Holding> & { price: VNode }) {
   const { request = '', expiresAtMs = 0 } = invoice ?? {};
-  const uri = `lightning:${request.toUpperCase()}`;
   return (
     <>
       <p>{rich('collect.payInvoice', { price })}</p>
-      <p>
-        <a class="button" href={uri}>
-          {t('collect.openInWallet')}
-        </a>
-      </p>
-      <QrCode text={uri} label={t('invoice.qrCode')} />
-      <CopyableText text={request} label={t('invoice.copy')} />
+      <InvoiceActions
+        request={request}
+        openLabel={t('collect.openInWallet')}
+        copyLabel={t('invoice.copy')}
+        qrLabel={t('invoice.qrCode')}
+      />
       <p class="hint">{t('collect.invoiceExpires', { time: formatTime(expiresAtMs) })}</p>
     </>
   );
