@@ -40,10 +40,16 @@ const SHARED_PROCESSES: ReadonlySet<string> = new Set([
   'web',
 ]);
 
-/** What these acceptance tests check does not depend on the database, or they start processes on SQLite. */
+/**
+ * What these acceptance tests check does not depend on the database, or they start processes on SQLite. Their queries run
+ * on PostgreSQL in other tests.
+ */
 const ONLY_ON_SQLITE = [
-  ...['authentication', 'demo', 'doctor-start', 'error-responses', 'http-connections', 'openapi'],
-  ...['rate-limits', 'shop', 'socket-limits', 'web-pages'],
+  ...['address-tags', 'authentication', 'demo', 'doctor', 'doctor-start', 'error-responses'],
+  ...['fiat-rates', 'http-connections', 'lnurl', 'lnurl-comments', 'log-lines', 'openapi'],
+  ...['profiles', 'public-endpoints', 'rate-limits', 'reserved-usernames', 'shop'],
+  ...['socket-limits', 'username-keyset-expiry', 'username-mint-limits', 'wallet-compatibility'],
+  ...['web-pages', 'zaps'],
 ];
 
 /** Those whose tests measure delays, memory and processor time, so that nothing else may run at the same time. */

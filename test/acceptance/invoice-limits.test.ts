@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { TestMint } from '../../demo/test-mint.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
+import { isPostgres } from '../helpers/database/test-database.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { sendRawRequest } from '../helpers/network/raw-http-requests.ts';
 import { buildUnpaidQuote } from '../helpers/recipients/quote-fixtures.ts';
@@ -130,7 +131,8 @@ describe('unpaid invoices requested from one address', () => {
   });
 });
 
-describe('watched quotes at the mints of one site', () => {
+// The budget is in memory.
+describe.skipIf(isPostgres)('watched quotes at the mints of one site', () => {
   it('leave an address fewer open invoices the more there are, so that few addresses cannot use them up', async () => {
     const wallet = environment.newWallet();
     const mint = await assignNewTestMint(wallet);

@@ -3,7 +3,7 @@ import { transaction } from '../../src/database/transaction.ts';
 import type { CommandResult } from '../../src/operator/command.ts';
 import { parseCommand } from '../../src/operator/commands.ts';
 import { insertPurchase } from '../../src/usernames/purchase-store.ts';
-import { createDataDir } from '../helpers/database/test-database.ts';
+import { createDataDir, isPostgres } from '../helpers/database/test-database.ts';
 import { EcashPayer } from '../helpers/recipients/ecash-payer.ts';
 import { RecipientClient } from '../helpers/recipients/recipient-client.ts';
 import { TreasuryFixture } from '../helpers/recipients/treasury-fixture.ts';
@@ -131,7 +131,7 @@ describe('nutpost treasury withdraw', () => {
   });
 });
 
-describe('nutpost treasury on SQLite', () => {
+describe.skipIf(isPostgres)('nutpost treasury on SQLite', () => {
   it('withdraws the payment for a name while the service runs', async () => {
     const { dataDir, remove } = await createDataDir();
     onTestFinished(remove);
