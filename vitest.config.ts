@@ -46,10 +46,10 @@ const SHARED_PROCESSES: ReadonlySet<string> = new Set([
  */
 const ONLY_ON_SQLITE = [
   ...['address-tags', 'authentication', 'demo', 'doctor', 'doctor-start', 'error-responses'],
-  ...['fiat-rates', 'http-connections', 'lnurl', 'lnurl-comments', 'log-lines', 'openapi'],
-  ...['profiles', 'public-endpoints', 'rate-limits', 'reserved-usernames', 'shop'],
-  ...['socket-limits', 'username-keyset-expiry', 'username-mint-limits', 'wallet-compatibility'],
-  ...['web-pages', 'zaps'],
+  ...['fiat-rates', 'http-connections', 'lnurl', 'lnurl-comments', 'log-lines', 'names'],
+  ...['openapi', 'profiles', 'public-endpoints', 'quote-socket', 'rate-limits'],
+  ...['reserved-usernames', 'socket-limits', 'user-settings', 'username-keyset-expiry'],
+  ...['username-mint-limits', 'username-purchase', 'wallet-compatibility', 'web-pages', 'zaps'],
 ];
 
 /** Those whose tests measure delays, memory and processor time, so that nothing else may run at the same time. */

@@ -14,7 +14,6 @@ const LONG_TEST_FILES: ReadonlySet<string> = new Set([
   'office-network.test.ts',
   'network-thread.test.ts',
   'hostile-mint.test.ts',
-  'request-fuzzing.test.ts',
   'slow-requests.test.ts',
 ]);
 

@@ -4,12 +4,9 @@ import { EcashPayer } from '../../helpers/recipients/ecash-payer.ts';
 import { RecipientClient, TestQuoteSocket } from '../../helpers/recipients/recipient-client.ts';
 import { TEST_ZAP_SECRET_KEY } from '../../helpers/relays/zap-requests.ts';
 import { DISABLED_LIMITS_ENV } from '../../helpers/service/disabled-limits.ts';
-import {
-  type ServiceUnderAttack,
-  startServiceUnderAttack,
-} from '../../security/hostile-clients/service-under-attack.ts';
 import { expectShortDelay } from './expect-short-delay.ts';
 import { fillArray, fillList, HOSTILE_JSON } from './hostile-json.ts';
+import { type ServiceUnderAttack, startServiceUnderAttack } from './service-under-attack.ts';
 
 /**
  * Sends the most expensive known inputs of clients to the service, one at a time. None may block its event loop for

@@ -8,26 +8,6 @@ import { TestMint } from '../../../demo/test-mint.ts';
 import { RecipientClient, requestJson } from '../../helpers/recipients/recipient-client.ts';
 import { findStablePorts, ServiceProcess } from '../../helpers/service/service-process.ts';
 
-export interface ResourceUsage {
-  heapBytes: number;
-  residentBytes: number;
-  connections: number;
-}
-
-/** Growth that is not a leak: compiled code, bounded caches, and memory that allocators retain. */
-const ALLOWED_GROWTH: ResourceUsage = {
-  heapBytes: 16 * 1024 ** 2,
-  residentBytes: 96 * 1024 ** 2,
-  // Legitimate clients and mints stay connected.
-  connections: 90,
-};
-
-/** Timeouts in the service, of up to 30 s, release the resources of an attack. */
-const RELEASE_TIMEOUT_MS = 40_000;
-
-/** Lines that Node prints because of `--inspect`. */
-const INSPECTOR_LINE = /^(Debugger |For help, see: https:\/\/nodejs\.org)/;
-
 /** Starts to measure the delays of the service's event loop. The first tick of the measurement records nothing. */
 const MEASURE_EVENT_LOOP = `(() => {
   const { monitorEventLoopDelay } = process.getBuiltinModule('node:perf_hooks');
@@ -37,20 +17,11 @@ const MEASURE_EVENT_LOOP = `(() => {
   return new Promise((resolve) => setTimeout(resolve, 2));
 })()`;
 
-const READ_RESOURCE_USAGE = `(() => {
-  const { heapUsed, external, rss } = process.memoryUsage();
-  const sockets = process.getActiveResourcesInfo().filter((each) => each === 'TCPSocketWrap');
-  return JSON.stringify({
-    heapBytes: heapUsed + external, residentBytes: rss, connections: sockets.length,
-  });
-})()`;
-
 export type ServiceUnderAttack = Awaited<ReturnType<typeof startServiceUnderAttack>>;
 
 export async function startServiceUnderAttack(env: Record<string, string>) {
   const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-attack-'));
   const mint = await TestMint.start();
-  const unexpectedExits: string[] = [];
   const [port] = (await findStablePorts(1)) as [number];
   const service = new ServiceProcess({
     name: 'nutpost',
@@ -64,7 +35,9 @@ export async function startServiceUnderAttack(env: Record<string, string>) {
       NODE_OPTIONS: '--inspect=127.0.0.1:0',
       ...env,
     },
-    onUnexpectedExit: (description) => unexpectedExits.push(description),
+    onUnexpectedExit: (description) => {
+      throw new Error(description);
+    },
   });
   service.start();
   await service.waitUntilReady();
@@ -86,16 +59,6 @@ export async function startServiceUnderAttack(env: Record<string, string>) {
     return result;
   }
 
-  async function measureResourceUsage(): Promise<ResourceUsage> {
-    // Finalizers run after the first collection. The second one frees what they release.
-    const { result } = await callInspector(
-      ['HeapProfiler.collectGarbage'],
-      ['HeapProfiler.collectGarbage'],
-      ['Runtime.evaluate', { expression: READ_RESOURCE_USAGE }],
-    );
-    return JSON.parse(result.value) as ResourceUsage;
-  }
-
   async function measureEventLoopDelayMs(action: () => Promise<unknown>): Promise<number> {
     await callInspector([
       'Runtime.evaluate',
@@ -107,28 +70,6 @@ export async function startServiceUnderAttack(env: Record<string, string>) {
     const expression = 'eventLoopDelay.max';
     const { result } = await callInspector(['Runtime.evaluate', { expression }]);
     return result.value / 1e6;
-  }
-
-  /** Waits until the service releases the resources of an attack. @returns a line for each resource still in use */
-  async function waitUntilReleased(before: ResourceUsage): Promise<string[]> {
-    const deadline = Date.now() + RELEASE_TIMEOUT_MS;
-    for (;;) {
-      const after = await measureResourceUsage();
-      const grownFields = (Object.keys(ALLOWED_GROWTH) as (keyof ResourceUsage)[]).filter(
-        (field) => after[field] > before[field] + ALLOWED_GROWTH[field],
-      );
-      if (grownFields.length === 0 || Date.now() > deadline) {
-        return grownFields.map(
-          (field) => `${field}: ${before[field]} before, ${after[field]} after`,
-        );
-      }
-      await delay(250);
-    }
-  }
-
-  async function readUnexpectedOutput(): Promise<string[]> {
-    const lines = await service.readUnexpectedLogLines();
-    return [...unexpectedExits, ...lines.filter((line) => !INSPECTOR_LINE.test(line))];
   }
 
   async function runPaymentFlow(): Promise<void> {
@@ -157,12 +98,8 @@ export async function startServiceUnderAttack(env: Record<string, string>) {
   return {
     mint,
     origin,
-    port,
     pid: service.pid ?? 0,
-    measureResourceUsage,
     measureEventLoopDelayMs,
-    waitUntilReleased,
-    readUnexpectedOutput,
     runPaymentFlow,
     close,
   };
