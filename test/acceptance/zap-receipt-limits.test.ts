@@ -30,32 +30,6 @@ const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const AMOUNT_MSAT = 21_000;
 
-it('signs one receipt for a zap request, for whichever of its invoices is paid first', async () => {
-  const { environment, relay, clock, logs } = await startService();
-  const wallet = environment.newWallet();
-  const zapRequest = signZapRequest(wallet, relay, Date.now());
-  const invoices: string[] = [];
-  for (const amountMsat of [1_000, 2_000, 1_000_000_000]) {
-    const { pr } = await requestZapInvoice(environment, wallet, zapRequest, amountMsat);
-    invoices.push(pr);
-  }
-  const [first = '', second = '', third = ''] = invoices;
-  environment.mint.pay(second);
-  await relay.waitForEvents(1);
-  environment.mint.pay(first);
-  environment.mint.pay(third);
-  await waitForPayments(wallet, 3, clock);
-
-  const tags = [...relay.events.values()].flatMap((receipt) => receipt.tags);
-  expect(tags.filter(([name]) => name === 'bolt11')).toEqual([['bolt11', second]]);
-  for (const invoice of [first, third]) {
-    expect(await traceReceipt(environment, invoice)).toContain(
-      'None: the zap request already has a receipt',
-    );
-  }
-  expect(refusalReasonsIn(logs)).toEqual(['zap_request_reused', 'zap_request_reused']);
-});
-
 it('signs at most LIMIT_ZAP_RECEIPTS receipts per hour for a recipient, and records all payments', async () => {
   const { environment, relay, clock, logs } = await startService({ LIMIT_ZAP_RECEIPTS: '3' });
   const wallet = environment.newWallet();

@@ -11,10 +11,8 @@ import { startFakeRelay, startScriptedRelay } from '../helpers/relays/start-fake
 import {
   countDeliveriesByState,
   insertZapReceipts,
-  readRelayRow,
 } from '../helpers/relays/zap-receipt-deliveries.ts';
 import { TEST_ZAP_SECRET_KEY } from '../helpers/relays/zap-requests.ts';
-import { LogCapture } from '../helpers/service/log-capture.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 
 const SECOND_MS = 1_000;
@@ -60,33 +58,6 @@ describe('the dispatcher', () => {
     expect(acceptedIds.size).toBe(39);
   });
 
-  it('delivers all receipts after a relay recovers, and logs the failure and the recovery once each', async () => {
-    const relay = await startFakeRelay();
-    const logs = new LogCapture('info');
-    await insertDueReceipts(1, relay);
-    const dispatcher = await createDispatcher(logs.log);
-    dispatcher.start();
-    await waitForDeliveryCounts(relay.url, { accepted: 1 });
-    await relay.stop();
-    await insertDueReceipts(100, relay);
-    for (let failures = 1; failures <= 3; failures += 1) {
-      dispatcher.wake([]);
-      await eventually(async () =>
-        expect(await readRelayRow(database, relay.url)).toMatchObject({ failures }),
-      );
-      clock.advance(MINUTE_MS);
-    }
-    await relay.restart();
-    await waitForDeliveryCounts(relay.url, { accepted: 101 });
-    await eventually(async () =>
-      expect(await readRelayRow(database, relay.url)).toMatchObject({
-        failures: 0,
-        last_error: null,
-      }),
-    );
-    expect(relayEventsIn(logs)).toEqual(['relay_failing', 'relay_recovered']);
-  });
-
   it('delivers to a relay behind more relays in backoff than one scan looks at', async () => {
     const relay = await startFakeRelay();
     // They come before the URL of the relay.
@@ -119,7 +90,8 @@ describe('the dispatcher', () => {
   });
 });
 
-async function createDispatcher(log = createLogger('silent')) {
+async function createDispatcher() {
+  const log = createLogger('silent');
   const connect = createGuardedWebSocketConnector({
     allowPrivateNetworks: true,
     handshakeTimeoutMs: RESPONSE_TIMEOUT_MS,
@@ -167,8 +139,4 @@ async function waitForDeliveryCounts(
   await eventually(async () =>
     expect(await countDeliveriesByState(database, relayUrl)).toEqual(counts),
   );
-}
-
-function relayEventsIn({ lines }: LogCapture): unknown[] {
-  return lines.map((line) => JSON.parse(line).event).filter((event) => event?.startsWith('relay_'));
 }

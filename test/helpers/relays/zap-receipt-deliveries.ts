@@ -59,10 +59,6 @@ export async function countDeliveriesByState(database: Database, relay: string) 
   return counts;
 }
 
-export function readRelayRow(database: Database, url: string) {
-  return database.db.selectFrom('relays').selectAll().where('url', '=', url).executeTakeFirst();
-}
-
 function buildUnsignedReceipt(): string {
   return JSON.stringify({ id: randomBytes(32).toString('hex'), kind: 9735 });
 }
