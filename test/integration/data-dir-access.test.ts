@@ -7,7 +7,7 @@ import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { sqliteFilePath } from '../../src/database/data-dir.ts';
 import { openDatabase, openExistingDatabase } from '../../src/database/database.ts';
 import { startService } from '../../src/service.ts';
-import { createDataDir } from '../helpers/database/test-database.ts';
+import { createDataDir, isPostgres } from '../helpers/database/test-database.ts';
 import { LogCapture } from '../helpers/service/log-capture.ts';
 import { runNutpostCommand } from '../helpers/service/nutpost-process.ts';
 import { createTestConfig } from '../helpers/service/test-environment.ts';
@@ -22,7 +22,7 @@ beforeEach(async () => {
   dataDir = path.join(created.dataDir, 'data');
 });
 
-describe('the data directory', () => {
+describe.skipIf(isPostgres)('the data directory', () => {
   it('is private from the first start, even with umask 000', async () => {
     const previousUmask = process.umask(0o000);
     onTestFinished(() => void process.umask(previousUmask));
