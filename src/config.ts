@@ -64,7 +64,7 @@ function buildConfig(read: ReadSetting) {
     siteName: read('SITE_NAME', textSetting(40).default('nutpost')),
     logoFile: read('SITE_LOGO', z.string().nullable().default(null)),
     accentColor: read('SITE_ACCENT_COLOR', colorSetting.default('#a34b0c')),
-    amountsSat: read('SITE_AMOUNTS', amountsSetting.default([])),
+    amountsSat: read('SITE_AMOUNTS', amountsSetting.default([1_000, 5_000, 21_000, 100_000])),
     /** The account page recommends these mints. */
     mints: read(
       'SITE_MINTS',
@@ -344,8 +344,8 @@ const amountsSetting = listSetting(
   (entry) => (/^[1-9]\d{0,14}$/.test(entry) ? Number(entry) : null),
   'is not a whole number of sats',
 )
-  // More buttons do not fit beside each other.
-  .refine(({ length }) => length <= 5, 'must have at most five amounts');
+  // One or two are no choice, and more than five buttons do not fit beside each other.
+  .refine(({ length }) => length >= 3 && length <= 5, 'must have three to five amounts');
 
 /** 0: no limit. */
 const limitSetting = (defaultValue: number) => integerSetting(0, 1_000_000).default(defaultValue);

@@ -28,7 +28,6 @@ describe('readConfig', () => {
     'ZAP_RELAYS',
     'ZAP_MINTS',
     'SITE_LOGO',
-    'SITE_AMOUNTS',
     'SITE_MINTS',
     'SITE_LINKS',
     'FIAT_CURRENCIES',
@@ -227,7 +226,8 @@ describe('readConfig', () => {
       { SITE_AMOUNTS: '1000,1.5' },
       /^SITE_AMOUNTS is invalid: '1\.5' is not a whole number of sats/,
     ],
-    [{ SITE_AMOUNTS: '1,2,3,4,5,6' }, /^SITE_AMOUNTS must have at most five amounts/],
+    [{ SITE_AMOUNTS: '1000,5000,1000' }, /^SITE_AMOUNTS must have three to five amounts/],
+    [{ SITE_AMOUNTS: '1,2,3,4,5,6' }, /^SITE_AMOUNTS must have three to five amounts/],
     [
       { SITE_MINTS: Array.from({ length: 11 }, (_, i) => `https://${i}.example`).join() },
       /^SITE_MINTS must name at most 10 mints/,

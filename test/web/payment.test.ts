@@ -136,8 +136,7 @@ it('shows what a payer needs first without scrolling on a phone, also after an e
   const relay = await startFakeRelay();
   const content = JSON.stringify({ name: 'Alice' });
   relay.storeEvent(finalizeEvent({ kind: 0, created_at: 1, tags: [], content }, secretKey));
-  const env = { SITE_AMOUNTS: '1000,5000,21000,100000', ZAP_RELAYS: relay.url };
-  const { publicOrigin } = await useAdditionalService(environment, env);
+  const { publicOrigin } = await useAdditionalService(environment, { ZAP_RELAYS: relay.url });
   const page = await browser.openPage(`${publicOrigin}/${npub}`, PHONE);
   const findProfile = async () => {
     await page.reload();
@@ -183,7 +182,6 @@ it('converts the amount while the payer types, and shows the button on a phone',
   onTestFinished(() => void rates.close());
   const { port } = rates.address() as AddressInfo;
   const { publicOrigin } = await useAdditionalService(environment, {
-    SITE_AMOUNTS: '1000,5000,21000,100000',
     FIAT_CURRENCIES: 'EUR,USD',
     FIAT_RATE_URL: `http://127.0.0.1:${port}/`,
   });
