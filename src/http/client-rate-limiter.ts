@@ -60,7 +60,7 @@ export function createRateLimitHooks(limits: ClientLimits, monotonicMs: () => nu
       // CORS preflights are counted but never rejected, because a web page could not read the error.
       byAddress.requests.consume(prefixes);
     } else if (request.routeOptions.config.isRateLimitExempt !== true) {
-      enforceLimits(byAddress, request, prefixes, 'from this address');
+      enforceLimits(byAddress, request, prefixes, 'from your IP address');
     }
     done();
   };

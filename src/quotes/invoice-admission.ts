@@ -58,7 +58,7 @@ export class InvoiceAdmission {
   admitRequest(prefixes: AddressPrefixes): void {
     const retryAfterMs = this.#requestLimiter.consume(prefixes);
     if (retryAfterMs !== null) {
-      throw rateLimitError('Too many requests for invoices from this address.', retryAfterMs);
+      throw rateLimitError('Too many requests for invoices from your IP address.', retryAfterMs);
     }
   }
 

@@ -118,7 +118,7 @@ describe('an address over its limit for name lookups', () => {
     const rejected = await requestLookup('alice', address);
     expect(rejected.status).toBe(429);
     expect(Number(rejected.headers.get('retry-after'))).toBeGreaterThan(0);
-    expect(rejected.body.message).toMatch(/^Too many name lookups from this address\. /);
+    expect(rejected.body.message).toMatch(/^Too many name lookups from your IP address\. /);
     const headers = { 'x-forwarded-for': address };
     expect((await requestJson(environment.origin, '/api/v2/info', { headers })).status).toBe(200);
   });

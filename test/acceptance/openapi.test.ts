@@ -98,7 +98,7 @@ describe('the rate limit for documents', () => {
       const { status, headers, body } = await requestJson(environment.origin, path);
       expect(status).toBe(429);
       expect(Number(headers.get('retry-after'))).toBeGreaterThan(0);
-      expect(body.message).toMatch(/^Too many requests for documents from this address\. /);
+      expect(body.message).toMatch(/^Too many requests for documents from your IP address\. /);
     }
     expect((await requestJson(environment.origin, '/api/v2/info')).status).toBe(200);
   });

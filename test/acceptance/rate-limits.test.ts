@@ -52,7 +52,7 @@ describe('an address over its request limit', () => {
       expect(response.status).not.toBe(429);
     }
     const rejected = await sendFrom(path, address);
-    expectTooManyRequests(rejected, 'Too many requests from this address.');
+    expectTooManyRequests(rejected, 'Too many requests from your IP address.');
     expect(rejected.body).toEqual(body);
     expect((await sendFrom(path, newAddress())).status).not.toBe(429);
   });
@@ -76,7 +76,7 @@ it('never rejects a CORS preflight, but counts it', async () => {
   const preflights = await sendRepeatedly(MAX_REQUESTS + 1, USER_PATH, address, options);
   expect(new Set(preflights.map(({ status }) => status))).toEqual(new Set([204]));
   const rejected = await sendFrom(USER_PATH, address);
-  expectTooManyRequests(rejected, 'Too many requests from this address.');
+  expectTooManyRequests(rejected, 'Too many requests from your IP address.');
   expect(rejected.headers.get('access-control-expose-headers')).toContain('Retry-After');
 });
 
@@ -89,7 +89,7 @@ it('rejects an address over its invoice limit without a request to the mint', as
   const countCreatedInvoices = () => environment.mint.requestCounts['POST /v1/mint/quote/bolt11'];
   const createdBefore = countCreatedInvoices();
   const rejected = await sendFrom(path, address);
-  expectTooManyRequests(rejected, 'Too many requests for invoices from this address.');
+  expectTooManyRequests(rejected, 'Too many requests for invoices from your IP address.');
   expect(countCreatedInvoices()).toBe(createdBefore);
   expect((await sendFrom(path, newAddress())).body.pr).toMatch(/^ln/);
 });
@@ -118,7 +118,7 @@ describe('a key', () => {
     for (let count = 0; count < MAX_CHANGES; count++) {
       expect((await changeNewWallet()).status).toBe(200);
     }
-    expectTooManyRequests(await changeNewWallet(), 'Too many changes from this address.');
+    expectTooManyRequests(await changeNewWallet(), 'Too many changes from your IP address.');
     // Signing in is exempt: many wallets may sign in from one shared address after a restart.
     const newWallet = environment.newWallet();
     const signIn = await sendSigned(newWallet, 'GET', SIGN_IN_PATH, undefined, address);
@@ -137,7 +137,10 @@ describe('a key', () => {
     for (let count = 0; count < MAX_PURCHASES; count++) {
       await buy(address);
     }
-    expectTooManyRequests(await buy(address), 'Too many requests for usernames from this address.');
+    expectTooManyRequests(
+      await buy(address),
+      'Too many requests for usernames from your IP address.',
+    );
   });
 
   it('that sends too many requests gets 429, with a bearer token and with a signature', async () => {

@@ -41,7 +41,7 @@ it('rejects handshakes over the limit per address, which does not count closed s
   expect(await json(rejection)).toEqual({
     error: true,
     code: 'rate_limited',
-    message: 'There are too many connections from this address. Try again in 60 s.',
+    message: 'There are too many connections from your IP address. Try again in 60 s.',
   });
   expect(await first.drainMessages()).toEqual([]);
 });

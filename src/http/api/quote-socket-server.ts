@@ -108,7 +108,7 @@ export class QuoteSocketServer {
     // Dead connections are closed within two heartbeat intervals.
     const retryAfterMs = 60_000;
     if (!hasRoom(prefixes, counts, maxSocketsPerAddress)) {
-      throw rateLimitError('There are too many connections from this address.', retryAfterMs);
+      throw rateLimitError('There are too many connections from your IP address.', retryAfterMs);
     }
     // If addresses have no limit, `hasRoom` ignores the share.
     if (share === 0 || !hasRoom(prefixes, counts, maxSocketsPerAddress, share)) {
