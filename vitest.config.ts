@@ -48,7 +48,7 @@ const ONLY_ON_SQLITE = [
   ...['address-tags', 'authentication', 'demo', 'doctor', 'doctor-start', 'error-responses'],
   ...['fiat-rates', 'http-connections', 'lnurl', 'lnurl-comments', 'log-lines', 'names'],
   ...['openapi', 'profiles', 'public-endpoints', 'quote-socket', 'rate-limits'],
-  ...['reserved-usernames', 'socket-limits', 'user-settings', 'username-keyset-expiry'],
+  ...['reserved-usernames', 'shop', 'socket-limits', 'user-settings', 'username-keyset-expiry'],
   ...['username-mint-limits', 'username-purchase', 'wallet-compatibility', 'web-pages', 'zaps'],
 ];
 
