@@ -4,16 +4,24 @@ import { type AddressInfo, createServer } from 'node:net';
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import { findFreePort } from '../../scripts/server-process.ts';
+import { readConfig } from '../../src/config.ts';
 import { openDatabase } from '../../src/database/database.ts';
 import { runDoctor } from '../../src/operator/doctor/doctor.ts';
 import type { Finding } from '../../src/operator/doctor/finding.ts';
+import { startService } from '../../src/service.ts';
 import { Sealer } from '../../src/usernames/sealer.ts';
 import { activateTreasuryKey, addTreasuryProofs } from '../../src/usernames/treasury-store.ts';
 import { createDataDir } from '../helpers/database/test-database.ts';
-import { NutpostProcess, runNutpostCommand } from '../helpers/service/nutpost-process.ts';
+import { runNutpostCommand } from '../helpers/service/nutpost-process.ts';
 import { TEST_TREASURY_SECRET } from '../helpers/service/test-environment.ts';
 
 /** What prevents the start of the service is a problem for `nutpost doctor`. */
+
+const DEFAULTS = {
+  DEFAULT_MINT_URL: 'http://127.0.0.1:1',
+  ALLOW_PRIVATE_NETWORKS: 'true',
+  LOG_LEVEL: 'silent',
+};
 
 /** Each changes a data directory with 16 sat of ecash, and returns settings. */
 it.each<
@@ -54,7 +62,7 @@ it.each<
   const dataDir = await createTreasury();
   const env = { PORT: '0', DATA_DIR: dataDir, ...(await prepare(dataDir)) };
   const hadSecretFile = existsSync(path.join(dataDir, 'treasury-secret'));
-  expect((await new NutpostProcess('serve', env).waitForExit()).code).toBe(1);
+  await expect(startService(readConfig({ ...DEFAULTS, ...env }))).rejects.toThrow();
   const problems = (await diagnose(env)).filter(({ level }) => level === 'problem');
   expect(problems.map((problem) => problem.check).sort()).toEqual([check, 'mint.reachable'].sort());
   // A generated secret would replace the right one in the next backup.
@@ -99,8 +107,7 @@ it('shows in `nutpost treasury` the ecash that the treasury secret cannot open',
 });
 
 function diagnose(env: Record<string, string>): Promise<Finding[]> {
-  const defaults = { DEFAULT_MINT_URL: 'http://127.0.0.1:1', ALLOW_PRIVATE_NETWORKS: 'true' };
-  return runDoctor(() => undefined, { ...defaults, ...env });
+  return runDoctor(() => undefined, { ...DEFAULTS, ...env });
 }
 
 async function createTreasury(expiresAtMs: number | null = null): Promise<string> {

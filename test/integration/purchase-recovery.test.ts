@@ -274,7 +274,7 @@ describe('a purchase whose swap gets no answer although the token is unspent', (
   async function recoverFor(durationMs: number): Promise<void> {
     const endsAtMs = clock.now() + durationMs;
     while (clock.now() < endsAtMs) {
-      clock.advance(Math.min(10 * MINUTE_MS, endsAtMs - clock.now()));
+      clock.advance(Math.min(20 * MINUTE_MS, endsAtMs - clock.now()));
       await recoveryJob.run();
     }
   }

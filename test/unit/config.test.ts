@@ -35,7 +35,8 @@ describe('readConfig', () => {
     'METRICS_PORT',
   ];
 
-  it('accepts the examples in .env.example', () => {
+  it('accepts the examples in .env.example, which has every setting', () => {
+    expect(Object.keys(documentedSettings).sort()).toEqual([...SETTING_NAMES].sort());
     const secrets = {
       JWT_SECRET: SECRET,
       TREASURY_SECRET: SECRET,
