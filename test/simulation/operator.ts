@@ -1,4 +1,3 @@
-import { RequestError } from '../../src/errors.ts';
 import type { CommandResult } from '../../src/operator/command.ts';
 import { parseCommand } from '../../src/operator/commands.ts';
 import { FaultPlan } from './faults.ts';
@@ -223,7 +222,7 @@ export class Operator {
     } catch (error) {
       const isOutage =
         target === this.#world.database &&
-        (error instanceof RequestError || (error as Error).name === 'OperatorError');
+        ['RequestError', 'OperatorError'].includes((error as Error).name);
       if (!isOutage) {
         throw error;
       }

@@ -1,7 +1,6 @@
 import type { Event } from 'nostr-tools';
 import { verifyEvent } from 'nostr-tools/wasm';
 import type { SeededRandom } from '../../demo/test-mint/seeded-random.ts';
-import { tryParseJson } from '../../src/untrusted-text.ts';
 import type { FaultPlan } from './faults.ts';
 import type { History } from './history.ts';
 import { Actor, type Scheduler } from './scheduler.ts';
@@ -71,7 +70,7 @@ export class SimulatedRelay implements SimulatedHost {
   }
 
   #handleMessage(socket: HostSocket, session: Session, text: string): void {
-    const [kind, value] = tryParseJson(text) as [string, unknown];
+    const [kind, value] = JSON.parse(text) as [string, unknown];
     if (this.#context.faults.choose('relay sends garbage', 0.2)) {
       socket.send(this.#context.random.pick(['', '["OK"]', '["NOTICE","hello"]', '{"OK":true}']));
     }
