@@ -1,7 +1,6 @@
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import { FAULT_KINDS } from './faults.ts';
-import { hashLines } from './history.ts';
 import { readPlantedFaults } from './planted-faults.ts';
 import type { SeedResult, SeedRun } from './run-seeds.ts';
 import type { Scenario } from './scenario.ts';
@@ -28,7 +27,8 @@ What a seed does:
 
 What is printed:
   --print                  the history of each seed
-  --only ID                only what concerns the payment with this hash, quote id, invoice or payer (payer-7)
+  --only ID                only what concerns the payment with this hash, quote id, invoice or payer (payer-7);
+                           the hash is that of the whole history
   --fail                   fail at the last payment, to see what a failure looks like
 
   --jobs N                 processes (default: one per core)`;
@@ -155,7 +155,9 @@ async function runAll(): Promise<void> {
   if (options.seed === undefined) {
     printSummary();
   }
-  process.exitCode = totals.failed === 0 ? 0 : 1;
+  if (totals.failed > 0) {
+    process.exitCode = 1;
+  }
 }
 
 async function work(seeds: Iterator<number>): Promise<void> {
@@ -168,8 +170,12 @@ async function work(seeds: Iterator<number>): Promise<void> {
       const seconds = Math.round(result.simulatedMs / 1_000);
       console.log(result.lines.join('\n'));
       console.log(
-        `Seed ${run.seed}: ${result.payments} payments in ${seconds} s, hash ${hashLines(result.lines)}`,
+        `Seed ${run.seed}: ${result.payments} payments in ${seconds} s, hash ${result.hash}`,
       );
+    }
+    if (options.only !== undefined && result.lines.length === 0) {
+      console.error(`No invoice of seed ${run.seed} has the id '${options.only}'.`);
+      process.exitCode = 1;
     }
     if (result.violations.length > 0) {
       await reportFailure(child, run);

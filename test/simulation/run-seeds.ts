@@ -37,6 +37,8 @@ export interface SeedResult {
   /** How often each fault happened. */
   faults: Record<string, number>;
   lines: string[];
+  /** Of the whole history, if it was recorded. */
+  hash: string;
 }
 
 enableCompileCache();
@@ -47,7 +49,7 @@ if (typeof planted === 'string') {
 
 const { World } = await import('./world.ts');
 const { StoppedError } = await import('./scheduler.ts');
-const { renameWords } = await import('./history.ts');
+const { hashLines, renameWords } = await import('./history.ts');
 const { createTemplate } = await import('./template.ts');
 const { loadEventVerifier } = await import('../../src/nostr/events.ts');
 const { nameIds, renderEnd, renderTimeline } = await import('./timeline.ts');
@@ -90,10 +92,15 @@ async function runSeed(run: SeedRun): Promise<SeedResult> {
   }
   const [violation] = referee.violations;
   let lines: string[] = [];
+  let hash = '';
   if (run.history === 'end') {
     lines = violation === undefined ? [] : renderEnd(world, violation);
   } else if (run.history !== 'none') {
-    lines = renderTimeline(world, run.history === 'all' ? null : run.history.concerning);
+    lines = renderTimeline(world, null);
+    hash = hashLines(lines);
+    if (run.history !== 'all') {
+      lines = renderTimeline(world, run.history.concerning);
+    }
   }
   world.close();
   const names = violation === undefined ? new Map<string, string>() : nameIds(world);
@@ -108,6 +115,7 @@ async function runSeed(run: SeedRun): Promise<SeedResult> {
     kinds: faults.kinds,
     faults: countFaults(world),
     lines,
+    hash,
   };
 }
 

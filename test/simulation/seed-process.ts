@@ -86,4 +86,5 @@ const EMPTY_RESULT: SeedResult = {
   kinds: [],
   faults: {},
   lines: [],
+  hash: '',
 };

@@ -37,6 +37,11 @@ describe('npm run simulate', () => {
     );
     const payments = Array.from(output.matchAll(/paymentHash=(payment-\d+)/g), ([, name]) => name);
     expect(new Set(payments)).toEqual(new Set([payment]));
+    const whole = simulate(...args, '--until', '60').output;
+    expect(output.split('\n').at(-2)).toBe(whole.split('\n').at(-2));
+    const unknown = simulate(...args, '--only', 'payment-99', '--until', '1');
+    expect(unknown.output).toContain("No invoice of seed 3 has the id 'payment-99'.");
+    expect(unknown.exitCode).toBe(1);
   });
 
   it('reports which rule a seed breaks, where, and what is needed to break it', () => {

@@ -4,7 +4,7 @@ import type { Violation } from './referee.ts';
 import type { Invoice } from './truth.ts';
 import type { World } from './world.ts';
 
-/** Returns the history as lines for people, all of it or what concerns one payment. */
+/** Returns the history as lines for people, all of it or what concerns one payment. Empty if there is no such payment. */
 export function renderTimeline(world: World, only: string | null): string[] {
   const names = nameIds(world);
   const render = (line: HistoryLine) => renderLine(line, names);
@@ -19,7 +19,7 @@ export function renderTimeline(world: World, only: string | null): string[] {
       ),
   );
   if (invoice === undefined) {
-    return [`No invoice of this seed has the id '${only}'.`];
+    return [];
   }
   const { pubkey } = invoice.recipient;
   const wallets = world.wallets.filter(({ key }) => key.pubkey === pubkey);
