@@ -45,6 +45,7 @@ const BUSY: Scenario = {
   expirySeconds: null,
   quoteRetentionMs: null,
   hasCalmPhase: false,
+  checksLeaks: false,
 };
 /** All others are numbers, and may be 0. */
 const SCENARIO_VALUES: Readonly<Record<string, RegExp>> = {
@@ -54,6 +55,7 @@ const SCENARIO_VALUES: Readonly<Record<string, RegExp>> = {
   expirySeconds: /^(\d+|null)$/,
   quoteRetentionMs: /^(\d+|null)$/,
   hasCalmPhase: /^(true|false)$/,
+  checksLeaks: /^(true|false)$/,
 };
 
 const PROGRESS_INTERVAL_MS = 10_000;

@@ -19,6 +19,8 @@ export interface Scenario {
   quoteRetentionMs: number | null;
   /** Whether there are further payments after everything has recovered. They must be prompt. */
   hasCalmPhase: boolean;
+  /** Whether the processes rest at the end, and are then compared with new ones. Takes as long as a few payments. */
+  checksLeaks: boolean;
 }
 
 export function chooseScenario(random: SeededRandom): Scenario {
@@ -37,6 +39,7 @@ export function chooseScenario(random: SeededRandom): Scenario {
     expirySeconds: random.pick([null, null, 30, 120]),
     quoteRetentionMs: random.pick([null, null, 120_000]),
     hasCalmPhase: random.chance(0.3),
+    checksLeaks: random.fork('leaks').chance(0.25),
   };
 }
 

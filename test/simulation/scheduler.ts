@@ -57,6 +57,8 @@ export interface ScheduledEvent {
   sequence: number;
   readonly actor: Actor;
   run: (() => void) | null;
+  /** What the program has passed to `setTimeout`, to tell timers apart. */
+  readonly callback: unknown;
 }
 
 /** The time at which the run should stop has come. */
@@ -79,9 +81,14 @@ export class Scheduler {
   readonly #queue: ScheduledEvent[] = [];
   #sequence = 0;
 
-  schedule(delayMs: number, run: () => void, actor = currentActor()): ScheduledEvent {
+  schedule(
+    delayMs: number,
+    run: () => void,
+    actor = currentActor(),
+    callback: unknown = run,
+  ): ScheduledEvent {
     const atMs = this.nowMs + Math.max(0, delayMs);
-    const event: ScheduledEvent = { atMs, sequence: this.#sequence, actor, run };
+    const event: ScheduledEvent = { atMs, sequence: this.#sequence, actor, run, callback };
     this.#sequence += 1;
     this.#push(event);
     return event;

@@ -82,6 +82,7 @@ const EMPTY_RESULT: SeedResult = {
     expirySeconds: null,
     quoteRetentionMs: null,
     hasCalmPhase: false,
+    checksLeaks: false,
   },
   kinds: [],
   faults: {},

@@ -36,12 +36,19 @@ export function toUnixSeconds(virtualMs: number): number {
 /** What `setTimeout` and `setInterval` return. */
 class VirtualTimer {
   #event: ScheduledEvent;
-  readonly #callback: () => void;
+  readonly #callback: Callback;
+  readonly #args: readonly unknown[];
   readonly #delayMs: number;
   readonly #repeats: boolean;
 
-  constructor(callback: () => void, delayMs: number, repeats: boolean) {
+  constructor(
+    callback: Callback,
+    delayMs: number,
+    repeats: boolean,
+    args: readonly unknown[] = [],
+  ) {
     this.#callback = callback;
+    this.#args = args;
     this.#delayMs = delayMs >= 1 && delayMs < 2 ** 31 ? delayMs : 1;
     this.#repeats = repeats;
     this.#event = this.#schedule();
@@ -79,9 +86,9 @@ class VirtualTimer {
       if (this.#repeats) {
         this.#event = this.#schedule(actor);
       }
-      this.#callback();
+      this.#callback(...this.#args);
     };
-    return platform.scheduler.schedule(this.#delayMs, fire, actor);
+    return platform.scheduler.schedule(this.#delayMs, fire, actor, this.#callback);
   }
 }
 
@@ -89,7 +96,7 @@ type Callback = (...args: unknown[]) => void;
 
 function createTimerFunction(repeats: boolean) {
   return (callback: Callback, delayMs = 1, ...args: unknown[]) =>
-    new VirtualTimer(() => callback(...args), Number(delayMs), repeats);
+    new VirtualTimer(callback, Number(delayMs), repeats, args);
 }
 
 function clear(timer: unknown): void {

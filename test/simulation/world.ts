@@ -1,6 +1,6 @@
 import path from 'node:path';
 import { SeededRandom } from '../../demo/test-mint/seeded-random.ts';
-import { forgetCollections } from './collections.ts';
+import { noteCollections } from './collections.ts';
 import { endFaults, startFaults } from './fault-driver.ts';
 import { type FaultKind, FaultPlan } from './faults.ts';
 import {
@@ -14,7 +14,7 @@ import { describeLogLine, FAULT, History } from './history.ts';
 import { NameSale } from './name-sale.ts';
 import { Operator } from './operator.ts';
 import { payNow, startPayer } from './payers.ts';
-import { checkLeaks, checkLogLine, startProcessChecks } from './process-checks.ts';
+import { checkEnd, checkLogLine, startProcessChecks } from './process-checks.ts';
 import { getKey, type NostrKey } from './recipients.ts';
 import { Referee } from './referee.ts';
 import { chooseArrivalsMs, chooseScenario, type Scenario } from './scenario.ts';
@@ -87,7 +87,6 @@ export class World {
     this.random = new SeededRandom(seed);
     platform.scheduler = this.scheduler;
     platform.random = this.random.fork('platform');
-    forgetCollections();
     this.scheduler.stopAtMs = options.untilMs ?? Number.POSITIVE_INFINITY;
     this.history = new History(this.scheduler, options.isRecording);
     const isAllowed = (kind: FaultKind) =>
@@ -96,6 +95,7 @@ export class World {
       this.history.add(FAULT, () => `${kind} (${currentActor().name})`),
     );
     this.scenario = { ...chooseScenario(this.random), ...options.scenario };
+    noteCollections(this.scenario.checksLeaks);
     const { scheduler, faults, history, scenario } = this;
     const parts = { scheduler, faults, history };
     this.databaseContext = {
@@ -192,7 +192,7 @@ export class World {
     checkSockets(this);
     await this.sale?.check();
     this.operator?.checkInvoices();
-    await checkLeaks(this);
+    await checkEnd(this);
   }
 
   #startWallets(): void {
