@@ -44,6 +44,7 @@ const BUSY: Scenario = {
   activeMs: 100_000,
   expirySeconds: null,
   quoteRetentionMs: null,
+  outageHours: 0,
   hasCalmPhase: false,
   checksLeaks: false,
 };

@@ -64,10 +64,15 @@ export function getNoticeDeadlineMs(
   change: 'paid' | 'issued',
   calmAtMs: number,
 ): number {
+  const { mint } = payment.invoice;
   const changedAtMs = change === 'paid' ? payment.paidAtMs : (payment.issuedAtMs ?? 0);
   const fromMs = Math.max(changedAtMs, calmAtMs) + RESTART_MS;
-  const intervalMs = SUBSCRIBED_INTERVAL_FACTOR * getPollIntervalMs(payment, change, fromMs);
-  return fromMs + intervalMs + POLL_AND_RECORD_MS + getQueueMs(payment.invoice.mint, intervalMs);
+  // While the mint is gone for hours, no poll succeeds, so that most are due when it is back.
+  const goneSinceMs = mint.goneForHoursSinceMs ?? fromMs;
+  const lastPollAtMs = changedAtMs <= goneSinceMs ? Math.min(fromMs, goneSinceMs) : fromMs;
+  const intervalMs = SUBSCRIBED_INTERVAL_FACTOR * getPollIntervalMs(payment, change, lastPollAtMs);
+  const dueAtMs = Math.max(fromMs, lastPollAtMs + intervalMs);
+  return dueAtMs + POLL_AND_RECORD_MS + getQueueMs(mint, intervalMs);
 }
 
 /**

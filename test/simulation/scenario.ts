@@ -17,6 +17,8 @@ export interface Scenario {
   expirySeconds: number | null;
   /** After this time, mints delete expired quotes. Null: never. */
   quoteRetentionMs: number | null;
+  /** How long a mint and a relay are gone after the faults, in hours. 0: not at all. */
+  outageHours: number;
   /** Whether there are further payments after everything has recovered. They must be prompt. */
   hasCalmPhase: boolean;
   /** Whether the processes rest at the end, and are then compared with new ones. Takes as long as a few payments. */
@@ -24,20 +26,25 @@ export interface Scenario {
 }
 
 export function chooseScenario(random: SeededRandom): Scenario {
-  // Longer than invoices are valid. Rare, because even an idle service takes some seconds for it.
+  // Rare, because even an idle process takes a second or two for an hour.
+  const outageRandom = random.fork('outage');
+  const outageHours = outageRandom.chance(0.03) ? outageRandom.pick([2, 2, 3, 4, 6, 12]) : 0;
+  // Longer than invoices are valid. Rare for the same reason.
   const isLong = random.chance(0.01);
+  const isSlow = isLong || outageHours > 0;
   const activeMs = isLong ? 4_000_000 : random.pick([10_000, 20_000, 60_000, 60_000, 120_000]);
   return {
-    instances: isLong ? 1 : random.integer(1, 4),
+    instances: isSlow ? 1 : random.integer(1, 4),
     mints: random.integer(1, 6),
     relays: random.chance(0.5) ? random.integer(1, 6) : 0,
-    recipients: isLong ? 2 : random.pick([1, 2, 4, 8, 16]),
+    recipients: isSlow ? 2 : random.pick([1, 2, 4, 8, 16]),
     payments: random.pick([10, 30, 60, 100]),
     arrivals: random.pick(['steady', 'bursts']),
     sales: random.chance(0.33) ? random.integer(3, 9) : 0,
     activeMs,
     expirySeconds: random.pick([null, null, 30, 120]),
-    quoteRetentionMs: random.pick([null, null, 120_000]),
+    quoteRetentionMs: outageHours > 0 ? null : random.pick([null, null, 120_000]),
+    outageHours,
     hasCalmPhase: random.chance(0.3),
     checksLeaks: random.fork('leaks').chance(0.25),
   };

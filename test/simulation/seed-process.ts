@@ -20,7 +20,7 @@ export class SeedProcess {
   async run(run: SeedRun): Promise<SeedResult> {
     const child = await this.#start();
     const { promise, resolve } = Promise.withResolvers<SeedResult | string>();
-    const hang = setTimeout(() => resolve('no end after three minutes'), SLOWEST_SEED_MS);
+    const hang = setTimeout(() => resolve('no end after five minutes'), SLOWEST_SEED_MS);
     const handleEnd = () => resolve(`the process ended: ${this.#errors.trim()}`);
     child.once('message', resolve);
     child.once('close', handleEnd);
@@ -63,8 +63,8 @@ export class SeedProcess {
   }
 }
 
-/** A seed takes a second or two. */
-const SLOWEST_SEED_MS = 180_000;
+/** A seed takes a second or two, and hours without a mint take longer. */
+const SLOWEST_SEED_MS = 300_000;
 
 const EMPTY_RESULT: SeedResult = {
   violations: [],
@@ -81,6 +81,7 @@ const EMPTY_RESULT: SeedResult = {
     arrivals: 'steady',
     expirySeconds: null,
     quoteRetentionMs: null,
+    outageHours: 0,
     hasCalmPhase: false,
     checksLeaks: false,
   },

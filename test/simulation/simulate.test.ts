@@ -11,7 +11,7 @@ vi.setConfig({ testTimeout: 600_000 });
  * Twelve payments, faults for 20 seconds, and no calm phase, which begins eleven minutes after them. `.ci/run` has longer
  * seeds.
  */
-const SHORT = ['--scenario', 'payments=12,hasCalmPhase=false,activeMs=20000'];
+const SHORT = ['--scenario', 'payments=12,hasCalmPhase=false,activeMs=20000,outageHours=0'];
 
 describe('npm run simulate', () => {
   it('breaks no rule with 40 fixed and 10 new seeds', () => {

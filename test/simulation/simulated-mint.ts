@@ -45,6 +45,8 @@ export class SimulatedMint implements SimulatedHost {
   readonly switches: TestMintSwitches;
   readonly state: TestMintState;
   actor: Actor;
+  /** When it began to be gone for hours; null: not yet. */
+  goneForHoursSinceMs: number | null = null;
   readonly swaps: ExecutedSwap[] = [];
   /** Whether it deletes invoices that are never paid, and rejects batches with their ids. */
   readonly forgetsUnpaid: boolean;

@@ -54,7 +54,8 @@ export class Wallet {
           await sleep(5_000, 10_000);
         }
         await scheduler.sleep(random.exponential(20_000));
-      } while (choosesMints);
+        // Later, when mints are gone for hours, it would only take time.
+      } while (choosesMints && scheduler.nowMs < 3_600_000);
     });
     scheduler.start(this.actor, async () => {
       await sleep(0, 2_000);

@@ -170,7 +170,8 @@ export class World {
       this.startInstance(instance);
     }
     await scheduler.runUntil(1_000);
-    if (this.faults.kinds.length === 0) {
+    const hasOutage = scenario.outageHours > 0;
+    if (this.faults.kinds.length === 0 && !hasOutage) {
       this.referee.calmSinceMs = scheduler.nowMs;
     }
     this.sale?.start();
@@ -183,7 +184,10 @@ export class World {
     endFaults(this);
     this.#faultsEndedAtMs = scheduler.nowMs;
     await this.#recover();
-    if (scenario.hasCalmPhase && this.faults.kinds.length > 0) {
+    if (hasOutage) {
+      await this.#runOutage();
+    }
+    if (scenario.hasCalmPhase && (this.faults.kinds.length > 0 || hasOutage)) {
       await this.#runCalmPhase();
     }
     this.zapReferee?.checkEnd(this.#faultsEndedAtMs);
@@ -224,6 +228,33 @@ export class World {
       }
     }
     this.scheduler.schedule(30_000, () => this.#deleteOldQuotes(), WORLD);
+  }
+
+  /** A mint and a relay are gone for hours. What was paid just before must be listed soon after. */
+  async #runOutage(): Promise<void> {
+    const { scheduler, scenario, relays, truth } = this;
+    const random = this.random.fork('hours');
+    const outageMs = scenario.outageHours * 3_600_000;
+    this.#startPayers(Array.from({ length: 20 }, () => random.between(0, 60_000)));
+    this.#startPayers(Array.from({ length: 20 }, () => random.between(60_000, outageMs)));
+    await scheduler.runUntil(scheduler.nowMs + 60_000);
+    const mint = truth.invoices.at(-1)?.mint ?? (this.mints[0] as SimulatedMint);
+    const hosts = [mint, ...relays.slice(0, 1)];
+    for (const invoice of truth.invoices.filter((each) => each.mint === mint)) {
+      if (random.chance(0.5)) {
+        payNow(this, invoice);
+      }
+    }
+    mint.goneForHoursSinceMs = scheduler.nowMs;
+    for (const host of hosts) {
+      host.stop();
+    }
+    await scheduler.runUntil(scheduler.nowMs + outageMs);
+    for (const host of hosts) {
+      host.start();
+    }
+    this.#faultsEndedAtMs = scheduler.nowMs;
+    await this.#recover();
   }
 
   /**

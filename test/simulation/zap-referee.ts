@@ -96,12 +96,13 @@ export class ZapReferee {
 
   /**
    * When the last relay must be in use again. The pauses after failures double, so the last one is about as long as the
-   * time in which a relay failed, and at least a minute. For a minute, connections may fail that broke before. If clocks
+   * time in which a relay failed, up to four hours, and at least a minute. For a minute, connections may fail that broke before. If clocks
    * differ, pauses last longer for one process and less long for another.
    */
   computeRetryMs(faultsEndedAtMs: number): number {
     const clockErrorMs = this.#clocksMayDiffer ? 300_000 : 0;
-    return 2 * (faultsEndedAtMs + 60_000 + clockErrorMs) + 60_000;
+    const fromMs = faultsEndedAtMs + 60_000 + clockErrorMs;
+    return Math.min(2 * fromMs, fromMs + MAX_PAUSE_MS) + 60_000;
   }
 
   /** Checks at the end what must be there. */
@@ -207,3 +208,6 @@ export class ZapReferee {
     this.#context.referee.report(rule, text);
   }
 }
+
+/** Between two attempts to deliver a receipt. */
+const MAX_PAUSE_MS = 4 * 3_600_000;
