@@ -1,3 +1,4 @@
+import './limit-responses.ts';
 import { render } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { parseAmount } from '../../amount.ts';

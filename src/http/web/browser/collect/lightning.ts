@@ -1,5 +1,5 @@
 import { t } from '../translator.ts';
-import { MAX_LNURL_RESPONSE_LENGTH, MINT_TIMEOUT_MS } from './limits.ts';
+import { MINT_TIMEOUT_MS } from './limits.ts';
 import { type MintWallet, NotEnoughError, type PaymentOffer } from './mint-wallet.ts';
 
 /** Asks what it costs to pay an invoice or a Lightning address. @param amountSat for an address; null: everything */
@@ -88,8 +88,7 @@ async function fetchLnurl(url: string): Promise<Record<string, unknown>> {
   try {
     const signal = AbortSignal.timeout(MINT_TIMEOUT_MS);
     const response = await fetch(url, { credentials: 'omit', signal });
-    const text = await response.text();
-    body = (text.length > MAX_LNURL_RESPONSE_LENGTH ? null : JSON.parse(text)) ?? {};
+    body = (await response.json()) ?? {};
   } catch {
     throw new Error(t('collect.addressNoAnswer'));
   }

@@ -13,8 +13,8 @@ export const MAX_STATIC_QR_LENGTH = 800;
 /** Bytes in each part of an animated QR code. The code stays coarse enough for old cameras. */
 export const QR_PART_BYTES = 150;
 
-/** A usual LNURL response has less than 4 KB. */
-export const MAX_LNURL_RESPONSE_LENGTH = 65_536;
+/** A mint’s signatures of {@link MAX_EXCHANGED_PROOFS} have about 250 KB, and a page of the user’s payments less than 1 MB. */
+export const MAX_RESPONSE_BYTES = 4_194_304;
 
 /** For mints that do not say when an invoice expires (BOLT 11). */
 export const DEFAULT_INVOICE_EXPIRY_MS = 3_600_000;
