@@ -115,6 +115,7 @@ export async function summarisePaidQuotes(db: Db, pubkey: string, maxPayments: n
     amountSat: number;
     waitingPayments: number;
     waitingAmountSat: number;
+    waitingLocked: number;
   }>`
     with counts as materialized (
       select coalesce((select paid_count from users where pubkey = ${pubkey}), 0) as total
@@ -123,14 +124,14 @@ export async function summarisePaidQuotes(db: Db, pubkey: string, maxPayments: n
            count(paid_seq) as payments,
            cast(coalesce(sum(amount_sat), 0) as bigint) as "amountSat",
            count(paid_seq) filter (where state <> 'ISSUED') as "waitingPayments",
-           cast(coalesce(sum(amount_sat) filter (where state <> 'ISSUED'), 0) as bigint) as "waitingAmountSat"
+           cast(coalesce(sum(amount_sat) filter (where state <> 'ISSUED'), 0) as bigint) as "waitingAmountSat",
+           count(paid_seq) filter (where state <> 'ISSUED' and locked = 1) as "waitingLocked"
     from counts left join quotes on pubkey = ${pubkey} and paid_seq is not null
       and paid_seq <= total and paid_seq > total - ${maxPayments}
     group by total
   `.execute(db);
-  return (
-    rows[0] ?? { total: 0, payments: 0, amountSat: 0, waitingPayments: 0, waitingAmountSat: 0 }
-  );
+  const none = { payments: 0, amountSat: 0, waitingPayments: 0, waitingAmountSat: 0 };
+  return rows[0] ?? { total: 0, ...none, waitingLocked: 0 };
 }
 
 function countListed(pubkey: string): RawBuilder<number> {

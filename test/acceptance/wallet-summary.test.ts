@@ -21,9 +21,15 @@ describe('GET /api/v2/wallet/summary', () => {
       .set({ listed_until: 4_000 })
       .where('pubkey', '=', wallet.pubkey)
       .execute();
+    await environment.database.db
+      .updateTable('quotes')
+      .set({ locked: 1 })
+      .where('pubkey', '=', wallet.pubkey)
+      .where('amount_sat', 'in', [1, 20])
+      .execute();
     await environment.requestInvoice(wallet, 50_000);
     const { status, body } = await wallet.get(PATH);
-    const waiting = { payments: 2, amount: 320 };
+    const waiting = { payments: 2, amount: 320, locked: 1 };
     const data = { payments: 4, amount: 4_321, waiting, complete: true };
     expect({ status, body }).toEqual({ status: 200, body: { error: false, data } });
   });
@@ -38,7 +44,7 @@ describe('GET /api/v2/wallet/summary', () => {
     const totals = { payments: 2_000, amount: 42_000 };
     expect((await wallet.get(PATH)).body.data).toEqual({
       ...totals,
-      waiting: totals,
+      waiting: { ...totals, locked: 0 },
       complete: false,
     });
   });

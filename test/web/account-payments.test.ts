@@ -66,6 +66,12 @@ it('shows the details of a payment', async () => {
   await payment.locator('summary').press('Enter');
   await details.getByText('It waits until your wallet collects it.').waitFor();
   await details.getByText('Only a wallet that signs with your Nostr key').waitFor();
+  // The page for collecting could not collect it.
+  const waiting = section(page, 'Waiting to be collected');
+  await waiting.getByText('They are locked to your Nostr key.').waitFor();
+  expect(await waiting.getByRole('link').allTextContents()).toEqual([
+    'How to collect with a wallet',
+  ]);
   await details.getByText(environment.mint.url, { exact: true }).waitFor();
   const shownComment = details.locator('.comment');
   expect(await shownComment.textContent()).toBe(comment);

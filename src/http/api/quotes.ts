@@ -116,7 +116,12 @@ const walletSummary = z
   .object({
     ...paymentSumShape,
     waiting: z
-      .object(paymentSumShape)
+      .object({
+        ...paymentSumShape,
+        locked: nonNegativeInteger.describe(
+          'How many of these payments are locked to the user’s key.',
+        ),
+      })
       .describe('The payments among them that are PAID or INFLIGHT, so not yet minted.'),
     complete: z.boolean().describe('False if the user has older payments, which are not included.'),
   })
@@ -171,7 +176,11 @@ export const quoteRoutes: Routes = async (app, { db, clock }) => {
     return success({
       payments: sums.payments,
       amount: sums.amountSat,
-      waiting: { payments: sums.waitingPayments, amount: sums.waitingAmountSat },
+      waiting: {
+        payments: sums.waitingPayments,
+        amount: sums.waitingAmountSat,
+        locked: sums.waitingLocked,
+      },
       complete: sums.payments === sums.total,
     });
   });

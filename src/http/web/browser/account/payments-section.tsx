@@ -39,9 +39,11 @@ export function PaymentsSections({ api, children }: PaymentsSectionsProps) {
 
 type PaymentsProps = ReturnType<typeof usePayments>;
 
-/** Has the same height before and after the payments have been read. */
+/** Has the same height before and after the payments have been read, unless the page for collecting cannot help. */
 function WaitingSection({ page, problem }: PaymentsProps) {
   const waiting = page?.summary.waiting;
+  const isLocked =
+    waiting !== undefined && waiting.locked > 0 && waiting.locked === waiting.payments;
   return (
     <Section title={t('account.waitingTitle')}>
       {page ? (
@@ -52,11 +54,14 @@ function WaitingSection({ page, problem }: PaymentsProps) {
           <p class="hint">{t(problem === null ? 'account.readingPayments' : 'account.notKnown')}</p>
         </>
       )}
+      {isLocked && <p>{t('account.allLocked')}</p>}
       <p class="row">
-        <a class={waiting?.payments ? 'button' : 'button secondary'} href={link('/collect')}>
-          {t('account.collect')}
-        </a>
-        <a class="button secondary" href="#how-to-collect">
+        {!isLocked && (
+          <a class={waiting?.payments ? 'button' : 'button secondary'} href={link('/collect')}>
+            {t('account.collect')}
+          </a>
+        )}
+        <a class={isLocked ? 'button' : 'button secondary'} href="#how-to-collect">
           {t('account.collectWithWallet')}
         </a>
       </p>

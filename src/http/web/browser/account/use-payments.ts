@@ -24,7 +24,7 @@ export interface PaymentsPage {
   summary: {
     payments: number;
     amount: number;
-    waiting: { payments: number; amount: number };
+    waiting: { payments: number; amount: number; locked: number };
     complete: boolean;
   };
 }
