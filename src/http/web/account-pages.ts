@@ -37,16 +37,22 @@ export function accountPage(
   };
 }
 
-export function collectPage({ t }: PageLanguage, { allowPrivateNetworks }: HttpContext): Page {
+/** @param username which the user wants to buy; usually empty */
+export function collectPage(
+  { t }: PageLanguage,
+  username: string,
+  { allowPrivateNetworks }: HttpContext,
+): Page {
+  const title = t(username === '' ? 'collect.title' : 'account.getUsername');
   return {
-    title: t('collect.title'),
+    title,
     script: 'collect',
     scriptTexts: ['account.', 'amount.', 'collect.', 'invoice.', 'sats'],
     // Any mint, because users choose theirs, and the hosts of Lightning addresses.
     connectSources: allowPrivateNetworks ? 'https: http:' : 'https:',
     content: html`
       <div id="collect">
-        <h1>${t('collect.title')}</h1>
+        <h1>${title}</h1>
         <${StartNotices} t=${t}>${t('collect.needsJavaScript')}<//>
       </div>
     `,

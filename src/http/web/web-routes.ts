@@ -72,6 +72,7 @@ const paymentForm = jsonBody({ amount: formField, unit: formField, comment: form
 /** A field that occurs twice in a link is ignored. */
 const linkField = formField.catch('');
 const enteredAmount = z.object({ amount: linkField, unit: linkField });
+const collectLink = z.object({ name: linkField });
 const paymentLink = enteredAmount.extend({ comment: linkField });
 
 /** By address. An image has about 10 kB. */
@@ -141,8 +142,8 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
     sendPage(reply, web, (language) => accountPage(language, web, context)),
   );
 
-  app.get('/collect', { config }, async (_request, reply) =>
-    sendPage(reply, web, (language) => collectPage(language, context)),
+  app.get('/collect', { config, schema: { querystring: collectLink } }, async (request, reply) =>
+    sendPage(reply, web, (language) => collectPage(language, request.query.name, context)),
   );
 
   const getRates = () => context.fiatRates?.getCurrent() ?? null;

@@ -30,7 +30,8 @@ function Page() {
   }, [session]);
   return (
     <>
-      <h1>{t('collect.title')}</h1>
+      {/* As on the page of the server. */}
+      <h1>{t(readNameInLink() === '' ? 'collect.title' : 'account.getUsername')}</h1>
       <Problem text={problem} onRetry={reload} />
       <Problem text={isSecureContext ? null : t('collect.needsHttps')} />
       {isSecureContext && session && <Wallet {...session} />}
