@@ -115,6 +115,13 @@ it('keeps the session in all tabs until the user signs out', async () => {
   await link.click();
   await account.waitFor();
 
+  // A busy tab responds late.
+  await page.evaluate(`{
+    const { postMessage } = BroadcastChannel.prototype;
+    BroadcastChannel.prototype.postMessage = function (message) {
+      setTimeout(() => postMessage.call(this, message), message?.type === 'session' ? 1_000 : 0);
+    };
+  }`);
   const secondTab = await page.context().newPage();
   await secondTab.goto(page.url());
   await heading(secondTab, 'Received payments').waitFor();

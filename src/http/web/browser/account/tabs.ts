@@ -9,8 +9,11 @@ type TabMessage =
   | { type: 'user_changed'; user: User }
   | { type: 'signed_out'; pubkey: string };
 
-/** A tab in the background responds within some milliseconds. */
-const RESPONSE_TIMEOUT_MS = 200;
+/** A tab that is signed in responds within some milliseconds, unless it or the device is busy. */
+const RESPONSE_TIMEOUT_MS = 5_000;
+
+/** Each tab that is signed in holds this lock, with others. */
+const SESSION_LOCK = 'session';
 
 const channel = new BroadcastChannel('account');
 
@@ -26,8 +29,13 @@ function send(message: TabMessage): void {
 }
 
 /** Returns the session of another tab; null if none is signed in. */
-export function requestSession(): Promise<SavedSession | null> {
-  return new Promise((resolve) => {
+export async function requestSession(): Promise<SavedSession | null> {
+  // Browsers offer no locks to pages without TLS.
+  const { held = [] } = (await navigator.locks?.query()) ?? {};
+  if (!held.some(({ name }) => name === SESSION_LOCK)) {
+    return null;
+  }
+  return await new Promise((resolve) => {
     const receive = ({ data }: MessageEvent<TabMessage>) =>
       data.type === 'session' && finish(data.session);
     const finish = (session: SavedSession | null) => {
@@ -48,7 +56,7 @@ export function announceSignOut({ pubkey }: User): void {
   send({ type: 'signed_out', pubkey });
 }
 
-/** Follows what the user changes in other tabs. Returns a function that ends this. */
+/** Shows other tabs that this one is signed in, and follows what the user changes in them. Returns a function that ends this. */
 export function followTabs(
   { pubkey }: User,
   onUserChange: (user: User) => void,
@@ -56,6 +64,8 @@ export function followTabs(
 ): () => void {
   const listening = new AbortController();
   const { signal } = listening;
+  const ended = new Promise((resolve) => signal.addEventListener('abort', resolve));
+  void navigator.locks?.request(SESSION_LOCK, { mode: 'shared' }, () => ended);
   const receive = ({ data }: MessageEvent<TabMessage>) => {
     if (data.type === 'user_changed' && data.user.pubkey === pubkey) {
       onUserChange(data.user);
