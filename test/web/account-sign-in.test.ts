@@ -21,7 +21,7 @@ async function openSignIn(
   approve: () => Promise<void>,
   prepare: (page: Page) => Promise<unknown> = async () => undefined,
 ) {
-  const { secretKey } = environment.newWallet();
+  const { secretKey, pubkey } = environment.newWallet();
   const page = await browser.openPage(`${environment.origin}/account`, {
     expectedStatuses: [401],
     prepare: async (newPage) => {
@@ -33,7 +33,7 @@ async function openSignIn(
   const cancel = () => page.getByRole('button', { name: 'Cancel' }).click();
   const waitForAlert = (hasText: string) =>
     section(page, 'Sign in').getByRole('alert').filter({ hasText }).waitFor();
-  return { page, button, cancel, waitForAlert };
+  return { page, pubkey, button, cancel, waitForAlert };
 }
 
 function hasFocus(locator: Locator): Promise<boolean> {
@@ -55,7 +55,7 @@ it('says that it is loading, and later that its script did not start', async () 
 const PAINT = 'new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))';
 
 it('does not move when its script starts late, signed out or in', async () => {
-  const { page, button } = await openSignIn(
+  const { page, pubkey, button } = await openSignIn(
     async () => undefined,
     async (newPage) => {
       await newPage.setViewportSize({ width: 360, height: 740 });
@@ -79,11 +79,30 @@ it('does not move when its script starts late, signed out or in', async () => {
   expect(await readLayoutShift()).toBeLessThan(0.1);
   await button.click();
   await heading(page, 'Received payments').waitFor();
+  await storeToken(page, pubkey);
   await page.reload();
   await section(page, 'Received payments').getByText('Live').waitFor();
   await section(page, 'Your addresses').getByRole('img').waitFor();
+  await section(page, 'In this browser').waitFor();
   expect(await readLayoutShift()).toBeLessThan(0.1);
 });
+
+/** Stores a token as the page for collecting does. */
+async function storeToken(page: Page, pubkey: string): Promise<void> {
+  const token = { id: 'token', pubkey, mintUrl: environment.mint.url, createdAtMs: 1 };
+  await page.evaluate(`
+    new Promise((resolve, reject) => {
+      const opening = indexedDB.open('wallet', 1);
+      opening.onsuccess = () => {
+        const transaction = opening.result.transaction('holdings', 'readwrite');
+        transaction.objectStore('holdings').put({
+          ...${JSON.stringify(token)}, amountSat: 21, proofs: [], isToken: true,
+        });
+        transaction.oncomplete = resolve;
+        transaction.onerror = reject;
+      };
+    })`);
+}
 
 it('signs in and out', async () => {
   const { page, button } = await openSignIn(async () => undefined);

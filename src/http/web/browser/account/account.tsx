@@ -6,7 +6,7 @@ import { link, t } from '../translator.ts';
 import { AddressesSection } from './addresses-section.tsx';
 import { ApiClient, type User } from './api-client.ts';
 import { CollectSection } from './collect-section.tsx';
-import { EcashSection } from './ecash-section.tsx';
+import { EcashSection, useHoldings } from './ecash-section.tsx';
 import { Button, Problem, useFocusOnChange, useLoaded } from './elements.tsx';
 import { MintSection } from './mint-section.tsx';
 import { PaymentsSections } from './payments-section.tsx';
@@ -110,16 +110,29 @@ function Account({ restoredSession, signerRelay, graceDays, mints, children }: A
           <SignIn signerRelay={signerRelay} onSigner={signIn} />
         </>
       ) : (
-        <>
-          <PaymentsSections {...session}>
-            <EcashSection {...session.user} />
-            <AddressesSection {...session} />
-          </PaymentsSections>
-          <CollectSection {...session} />
-          <UsernameSection {...session} graceDays={graceDays} onUserChange={changeUser} />
-          <MintSection {...session} mints={mints} onUserChange={changeUser} />
-        </>
+        <Sections {...session} graceDays={graceDays} mints={mints} onUserChange={changeUser} />
       )}
+    </>
+  );
+}
+
+type SectionsProps = AccountSession &
+  Pick<PageProps, 'graceDays' | 'mints'> & { onUserChange: (user: User) => void };
+
+function Sections(props: SectionsProps) {
+  const holdings = useHoldings(props.user.pubkey);
+  // The section with the ecash would move those that are there already.
+  return holdings === null ? (
+    <p class="loading">{t('account.loading')}</p>
+  ) : (
+    <>
+      <PaymentsSections {...props}>
+        <EcashSection {...props.user} holdings={holdings} />
+        <AddressesSection {...props} />
+      </PaymentsSections>
+      <CollectSection {...props} />
+      <UsernameSection {...props} />
+      <MintSection {...props} />
     </>
   );
 }

@@ -1,20 +1,32 @@
 import { useEffect, useState } from 'preact/hooks';
 import { Section } from '../../elements.ts';
-import { type Holding, listHoldings, sumEcash, watchHoldings } from '../collect/holdings.ts';
+import {
+  findBegunPurchase,
+  type Holding,
+  listHoldings,
+  sumEcash,
+  watchHoldings,
+} from '../collect/holdings.ts';
 import { link, rich, t } from '../translator.ts';
 import type { User } from './api-client.ts';
 
-/** Leads back to the ecash that this browser keeps, and to a purchase of a username that is not finished. */
-export function EcashSection({ pubkey }: User) {
-  const [holdings, setHoldings] = useState<readonly Holding[]>([]);
+/** Returns the ecash that this browser keeps; null until it is known. */
+export function useHoldings(pubkey: string): readonly Holding[] | null {
+  const [holdings, setHoldings] = useState<readonly Holding[] | null>(null);
   useEffect(() => {
-    // Without the database of the browser, there is no ecash.
-    const read = () => void listHoldings(pubkey).then(setHoldings, () => undefined);
+    const read = () =>
+      // Without the database of the browser, there is no ecash.
+      void listHoldings(pubkey).then(setHoldings, () => setHoldings((known) => known ?? []));
     read();
     return watchHoldings(read);
   }, [pubkey]);
+  return holdings;
+}
+
+/** Leads back to the ecash that this browser keeps, and to a purchase of a username that is not finished. */
+export function EcashSection({ name, holdings }: User & { holdings: readonly Holding[] }) {
   const amountSat = sumEcash(holdings);
-  const username = holdings.find((holding) => holding.username !== undefined)?.username;
+  const username = findBegunPurchase(holdings, name);
   return amountSat === 0 && username === undefined ? null : (
     <Section title={t('account.inBrowser')}>
       {amountSat > 0 && <p>{t('account.ecashKept', { amount: amountSat })}</p>}

@@ -1,5 +1,6 @@
 import type { SerializedOutputData } from '@cashu/cashu-ts';
 import { type DBSchema, openDB } from 'idb';
+import { LATE_PAYMENT_MS } from './limits.ts';
 
 // What the browser keeps: ecash, and requests to mints that may not have been answered yet (ADR 43).
 
@@ -113,6 +114,21 @@ export function isSpendable({ quoteId, outputs, melt, isToken }: Holding): boole
 /** Whether it is an invoice that is not known to be paid. */
 export function isUnpaid({ invoice, outputs }: Holding): boolean {
   return invoice !== undefined && outputs === undefined;
+}
+
+/** Whether it is an invoice that was not paid in time: if a payment was under way when it expired, it has failed. */
+export function hasLapsed(holding: Holding): boolean {
+  const { expiresAtMs = 0 } = holding.invoice ?? {};
+  return isUnpaid(holding) && Date.now() > expiresAtMs + LATE_PAYMENT_MS;
+}
+
+/** Returns the username that the user has begun to buy, unless it is theirs already. */
+export function findBegunPurchase(
+  holdings: readonly Holding[],
+  ownName: string | undefined,
+): string | undefined {
+  const begun = holdings.filter((holding) => !hasLapsed(holding)).map(({ username }) => username);
+  return begun.find((username) => username !== undefined && username !== ownName);
 }
 
 export function isUnfinished({ outputs, melt }: Holding): boolean {

@@ -22,6 +22,7 @@ import {
 import { t } from '../translator.ts';
 import {
   type Holding,
+  hasLapsed,
   isSpendable,
   isUnpaid,
   listCollectedQuotes,
@@ -31,7 +32,6 @@ import {
 } from './holdings.ts';
 import {
   DEFAULT_INVOICE_EXPIRY_MS,
-  LATE_PAYMENT_MS,
   MAX_EXCHANGED_PROOFS,
   MAX_TOKEN_PROOFS,
   MINT_TIMEOUT_MS,
@@ -260,7 +260,7 @@ export class MintWallet {
 
   /** Collects an invoice that is paid, and forgets one that was not paid in time. */
   async #checkInvoice(holding: Holding): Promise<void> {
-    const { quoteId = '', amountSat, invoice } = holding;
+    const { quoteId = '', amountSat } = holding;
     const { isTaken, isPending } = await this.#readStates(holding).catch((error: unknown) => {
       // The mint may have deleted the quote.
       if (error instanceof MintOperationError) {
@@ -272,7 +272,7 @@ export class MintWallet {
       const paid = { ...holding, outputs: await this.#createMintOutputs(quoteId, amountSat) };
       await replaceHoldings([], [paid]);
       await this.#finishQuote(paid);
-    } else if (Date.now() > (invoice?.expiresAtMs ?? 0) + LATE_PAYMENT_MS) {
+    } else if (hasLapsed(holding)) {
       await replaceHoldings([holding], []);
     }
   }
