@@ -1,5 +1,6 @@
 import type { Page, Route } from 'playwright-core';
 import { expect, it, onTestFinished } from 'vitest';
+import type { Hold } from '../../demo/test-mint/holds.ts';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
 import type { RecipientClient } from '../helpers/recipients/recipient-client.ts';
 import { fetchUsernameOwner } from '../helpers/recipients/username-requests.ts';
@@ -29,9 +30,14 @@ const tokens = (page: Page) =>
   section(page, 'Tokens that nobody has taken yet').getByRole('listitem');
 
 /** Chooses a name on the account page, and follows the link. */
-async function openPurchase(wallet: RecipientClient, name: string): Promise<Page> {
+async function openPurchase(
+  wallet: RecipientClient,
+  name: string,
+  expectedStatuses = OPTIONS.expectedStatuses,
+): Promise<Page> {
   const page = await openAccount(browser, wallet, {
     ...OPTIONS,
+    expectedStatuses,
     mints: [environment.mint.url],
   });
   await page.getByRole('textbox', { name: 'Username' }).fill(name);
@@ -209,4 +215,117 @@ it('buys a name with collected ecash, which stays if the name is taken meanwhile
   expect(await fetchUsernameOwner(environment.origin, 'carla')).toBe(wallet.pubkey);
   await expect.poll(() => tokens(second).count()).toBe(0);
   await balance(second).getByText('78 sats').waitFor();
+});
+
+it('pays once if the user presses a button in two tabs at the same time', async () => {
+  const { mint } = environment;
+  const wallet = environment.newWallet();
+  await receivePayment(environment, wallet, 'amount=100000');
+  const first = await openPurchase(wallet, 'gerd');
+  const openSecond = async () => {
+    const options = { ...OPTIONS, mints: [mint.url], context: first.context() };
+    const page = await browser.openPage(first.url(), options);
+    await button(page, 'Pay with Lightning').waitFor();
+    return page;
+  };
+  const pressInBoth = async (second: Page, name: string, hold: Hold) => {
+    onTestFinished(() => hold.release());
+    await button(first, name).click();
+    await hold.reached;
+    await button(second, name).click();
+    const countWaiting = () =>
+      second.evaluate<number>('navigator.locks.query().then(({ pending }) => pending.length)');
+    await expect.poll(countWaiting).toBe(1);
+    hold.release();
+  };
+  const second = await openSecond();
+  const quoteCount = mint.quotes.size;
+  const quoting = mint.holdNext('POST /v1/mint/quote/bolt11', 'before');
+  await pressInBoth(second, 'Pay with Lightning', quoting);
+  const invoice = await readInvoice(first);
+  await expect.poll(() => readInvoice(second)).toBe(invoice);
+  await expect.poll(() => button(second, 'Pay with Lightning').count()).toBe(0);
+  expect(mint.quotes.size).toBe(quoteCount + 1);
+
+  await first.getByRole('button', { name: 'Collect' }).click();
+  await balance(first).getByText('100 sats').waitFor();
+  await button(second, 'Pay with ecash in this browser').waitFor();
+  await first.route('**/api/v2/user/username', (route) =>
+    'x-cashu' in route.request().headers() ? route.abort() : route.continue(),
+  );
+  const swapping = mint.holdNext('POST /v1/swap', 'before');
+  await pressInBoth(second, 'Pay with ecash in this browser', swapping);
+  await buying(second).getByText('is yours now').waitFor();
+  await expect.poll(() => tokens(first).count()).toBe(0);
+  await balance(first).getByText('78 sats').waitFor();
+});
+
+it('lets another tab buy the name if the session of a hidden one has ended', async () => {
+  const hidden = await openPurchase(environment.newWallet(), 'hanna', [401, 402]);
+  const visible = await browser.openPage(hidden.url(), {
+    ...OPTIONS,
+    mints: [environment.mint.url],
+    context: hidden.context(),
+  });
+  await button(visible, 'Pay with Lightning').waitFor();
+  await hidden.evaluate(`Object.defineProperty(document, 'hidden', { value: true })`);
+  const refused = hidden.waitForResponse('**/api/v2/user/username');
+  await hidden.route('**/api/v2/user/username', (route) =>
+    route.fulfill({ status: 401, json: { code: 'unauthorized', message: 'Expired.' } }),
+  );
+  await button(hidden, 'Pay with Lightning').click();
+  await refused;
+  await button(visible, 'Pay with Lightning').click();
+  await readInvoice(visible);
+  await buying(hidden).getByText('Your session has ended.').waitFor();
+});
+
+it('remembers an expired invoice for a day, and buys the name if it was paid late', async () => {
+  const wallet = environment.newWallet();
+  const page = await openPurchase(wallet, 'frida');
+  const { switches } = environment.mint;
+  const { expirySeconds } = switches;
+  onTestFinished(() => {
+    switches.expirySeconds = expirySeconds;
+  });
+  switches.expirySeconds = 2;
+  await button(page, 'Pay with Lightning').click();
+  const invoice = await readInvoice(page);
+  await buying(page).getByText('The invoice has expired.').waitFor();
+  const begun = (account: Page) =>
+    section(account, 'In this browser').getByText('You have begun to buy the username frida.');
+  const account = await reopen(page, '/account');
+  await begun(account).waitFor();
+  const later = await browser.openPage(`${environment.origin}/account`, {
+    context: page.context(),
+    prepare: (newPage) => newPage.clock.setSystemTime(Date.now() + 25 * 3_600_000),
+  });
+  await heading(later, 'Received payments').waitFor();
+  expect(await begun(later).count()).toBe(0);
+  // All tabs have the same clock.
+  await later.clock.setSystemTime(Date.now());
+
+  await account.goto(`${environment.origin}/collect`);
+  await buying(account).getByText('The invoice has expired.').waitFor();
+  environment.mint.pay(invoice);
+  await account.evaluate(`document.dispatchEvent(new Event('visibilitychange'))`);
+  await buying(account).getByText('is yours now').waitFor();
+  expect(await fetchUsernameOwner(environment.origin, 'frida')).toBe(wallet.pubkey);
+});
+
+it('says in the title that the user gets a name, and if a link has an invalid one', async () => {
+  const page = await openPurchase(environment.newWallet(), 'ida');
+  await heading(page, 'Get a username').waitFor();
+  expect(await page.title()).toBe('Get a username · nutpost');
+  await button(page, 'Pay with Lightning').click();
+  await readInvoice(page);
+  await page.goto(`${environment.origin}/collect?name=a-b`);
+  const problem = section(page, 'Username');
+  await problem.getByRole('alert').getByText('A username has 3 to 64 letters').waitFor();
+  await problem.getByRole('link', { name: 'Choose another name' }).waitFor();
+  expect(await buying(page).count()).toBe(0);
+  await inspectPage(page, 'collect-username-invalid');
+  await page.goto(`${environment.origin}/collect`);
+  await readInvoice(page);
+  expect(await page.title()).toBe('Collect · nutpost');
 });

@@ -48,6 +48,7 @@ interface ApiRequest {
 export class ApiClient {
   readonly #signer: Signer;
   readonly #signal: AbortSignal;
+  readonly #isRestored: boolean;
   #pubkey: string | null = null;
   /** The JWT, or the request for one. Concurrent requests share it, so that the user signs once. */
   #token: Promise<string> | null = null;
@@ -55,6 +56,7 @@ export class ApiClient {
   constructor(signer: Signer, signal: AbortSignal, session: SavedSession | null = null) {
     this.#signer = signer;
     this.#signal = signal;
+    this.#isRestored = session !== null;
     signal.addEventListener('abort', () => saveSession(null));
     if (session !== null) {
       this.#pubkey = session.pubkey;
@@ -95,7 +97,8 @@ export class ApiClient {
 
   async #requestToken(): Promise<string> {
     try {
-      if (this.#pubkey !== null) {
+      // A restored session has no signer, and fails at once.
+      if (this.#pubkey !== null && !this.#isRestored) {
         // In a hidden tab, the user would not see why the signer asks again.
         await waitUntilVisible();
       }

@@ -133,6 +133,7 @@ export function useWallet({ api, user: { pubkey } }: AccountSession) {
       ({ id, problem, invoice }) => problem !== undefined && (invoice ?? waitingKeys.has(id)),
     ),
     invoices,
+    holdings,
     spendable: holdings.filter(isSpendable),
     unfinished,
     tokens,

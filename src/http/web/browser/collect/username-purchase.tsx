@@ -7,7 +7,14 @@ import type { AccountSession } from '../account/restore-session.ts';
 import { announceUser } from '../account/tabs.ts';
 import { describeSuccess, readNameInLink, requestUsername } from '../account/use-purchase.ts';
 import { formatTime, link, rich, t } from '../translator.ts';
-import type { Holding } from './holdings.ts';
+import {
+  findBegunPurchase,
+  type Holding,
+  isUnfinished,
+  isUnpaid,
+  listHoldings,
+} from './holdings.ts';
+import { formatMint } from './mint-problem.ts';
 import { encodeToken } from './mint-wallet.ts';
 import type { WalletState } from './use-wallet.ts';
 
@@ -24,13 +31,12 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
   const terms = info.data?.data.features.username.payment;
   const { amount: priceSat = 0, mints: [mintUrl = ''] = [] } = terms ?? {};
   const { tokens, invoices } = wallet;
-  const isOpen = ({ invoice }: Holding) => (invoice?.expiresAtMs ?? 0) > Date.now();
-  const begun = [...tokens, ...invoices.filter(isOpen)].find(
-    ({ username }) => username !== undefined,
-  );
+  const nameInLink = readNameInLink();
   /** Stays when the token is spent, and with it the outcome. */
-  const shownName = useRef(parseName(readNameInLink()));
-  shownName.current ||= begun?.username ?? '';
+  const shownName = useRef(parseName(nameInLink));
+  if (nameInLink === '') {
+    shownName.current ||= findBegunPurchase(wallet.holdings, user.name) ?? '';
+  }
   const name = shownName.current;
   const [success, setSuccess] = useState<string | null>(null);
   const outcome = success ?? (name === user.name ? t('account.nameIsYours') : null);
@@ -40,18 +46,24 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
   const token = tokens.find(canPay);
   const ownInvoices = invoices.filter(({ username }) => username === name);
   const invoice =
-    token === undefined ? ownInvoices.find((each) => canPay(each) && isOpen(each)) : undefined;
+    token === undefined ? ownInvoices.find((each) => canPay(each) && !isExpired(each)) : undefined;
 
   const pay = async (payment: 'lightning' | 'ecash') => {
     // Nobody pays for a name that is not available.
     let owner = await requestUsername(api, name, null).catch(expectPrice);
+    // Another tab may have begun to pay while this one waited.
+    const begun = (await listHoldings(user.pubkey)).filter(canPay);
+    const readyToken = begun.find((holding) => holding.isToken && !isUnfinished(holding));
     if (owner === null && payment === 'lightning') {
-      await wallet.withMint(mintUrl, (mint) => mint.createInvoice(priceSat, name));
+      const isBegun = begun.some((holding) => holding.username === name && !isExpired(holding));
+      if (readyToken === undefined && !isBegun) {
+        await wallet.withMint(mintUrl, (mint) => mint.createInvoice(priceSat, name));
+      }
       return;
     }
     if (owner === null) {
       const used =
-        token ??
+        readyToken ??
         (await wallet.withMint(mintUrl, (mint) => mint.createToken(priceSat, { username: name })));
       owner = await requestUsername(api, name, encodeToken(used)).finally(
         () => void wallet.finish(),
@@ -84,13 +96,22 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
     return () => clearTimeout(timer);
   }, [invoice?.id]);
 
+  if (name === '' && nameInLink !== '') {
+    return (
+      <Section title={t('account.usernameTitle')}>
+        <Problem text={t('account.nameInvalid')} />
+        <OtherName />
+      </Section>
+    );
+  }
   if (name === '' || (terms === undefined && info.problem === null)) {
     return null;
   }
   const balanceSat = wallet.spendable
     .filter((holding) => holding.mintUrl === mintUrl)
     .reduce((sum, { amountSat }) => sum + amountSat, 0);
-  const canChoose = token === undefined && invoice === undefined;
+  const arriving = wallet.unfinished.find((holding) => holding.username === name);
+  const canChoose = (token ?? invoice ?? arriving) === undefined;
   const mintProblem =
     invoice !== undefined && wallet.problems[0] !== undefined ? wallet.problems.join(' ') : null;
   const price = <strong>{t('sats', { amount: priceSat })}</strong>;
@@ -107,18 +128,19 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
         <>
           {token !== undefined && <p>{t('collect.tokenForName')}</p>}
           {invoice !== undefined && <Invoice {...invoice} price={price} />}
+          {token === undefined && arriving !== undefined && (
+            <p>{rich('collect.arriving', { amount: price, mint: formatMint(mintUrl) })}</p>
+          )}
           {canChoose && ownInvoices.length > 0 && <p>{t('collect.invoiceExpired')}</p>}
           {canChoose && <p>{rich('collect.namePrice', { price })}</p>}
           {user.name !== undefined && <p>{t('collect.replacesName', { name: user.name })}</p>}
           <p class="row">
             {token !== undefined && button('ecash', t('account.buy'))}
-            {token === undefined &&
+            {(canChoose || invoice !== undefined) &&
               balanceSat >= priceSat &&
               button('ecash', t('collect.payWithEcash'))}
             {canChoose && button('lightning', t('collect.payWithLightning'))}
-            <a class="button secondary" href={link('/account')}>
-              {t('collect.otherName')}
-            </a>
+            <OtherName />
           </p>
           <p role="status">{isRunning && t('account.buying')}</p>
           <Problem text={problem ?? mintProblem} />
@@ -144,9 +166,22 @@ function Invoice({ invoice, price }: Partial<Holding> & { price: VNode }) {
   );
 }
 
+function OtherName() {
+  return (
+    <a class="button secondary" href={link('/account')}>
+      {t('collect.otherName')}
+    </a>
+  );
+}
+
 /** Anybody can write the text in the link. */
 function parseName(text: string): string {
-  return /^[a-z0-9]{3,64}$/i.test(text) ? text.toLowerCase() : '';
+  return /^(?!npub1)[a-z0-9]{3,64}$/i.test(text) ? text.toLowerCase() : '';
+}
+
+/** Whether it is an invoice that must not be paid any more. */
+function isExpired(holding: Holding): boolean {
+  return isUnpaid(holding) && (holding.invoice?.expiresAtMs ?? 0) <= Date.now();
 }
 
 function expectPrice(error: unknown): null {
