@@ -3,6 +3,28 @@ import { CopyableText, Section } from '../../elements.ts';
 import { rich, t } from '../translator.ts';
 import type { User } from './api-client.ts';
 
+const WALLET_URLS = {
+  cashuMe: 'https://wallet.cashu.me',
+  nutshell: 'https://github.com/cashubtc/nutshell',
+  cdk: 'https://github.com/cashubtc/cdk',
+  coco: 'https://github.com/cashubtc/coco',
+};
+
+/** Names the wallets of {@link CollectSection}, and the setting that all of them need. */
+export function WalletsForSum() {
+  return (
+    <p class="hint">
+      {rich('account.walletsForSum', {
+        server: <code class="breakable">{location.origin}</code>,
+        cashuMe: <a href={WALLET_URLS.cashuMe}>cashu.me</a>,
+        coco: <a href={WALLET_URLS.coco}>coco</a>,
+        nutshell: <a href={WALLET_URLS.nutshell}>Nutshell</a>,
+        cdk: <a href={WALLET_URLS.cdk}>cdk-cli</a>,
+      })}
+    </p>
+  );
+}
+
 /** Wallets that use the API of this server, the setting that each of them needs, and where it asks for the server. */
 function listWallets({ mintUrl }: User) {
   const [on, off] = [t('account.on'), t('account.off')];
@@ -10,25 +32,25 @@ function listWallets({ mintUrl }: User) {
   return [
     {
       name: 'cashu.me',
-      href: 'https://wallet.cashu.me',
+      href: WALLET_URLS.cashuMe,
       lock: off,
       setting: t('account.cashuMeSetting'),
     },
     {
       name: 'Nutshell',
-      href: 'https://github.com/cashubtc/nutshell',
+      href: WALLET_URLS.nutshell,
       lock: off,
       setting: <Command text={`NPUB_CASH_HOSTNAME=${host} cashu lnurl mint`} />,
     },
     {
       name: 'cdk-cli',
-      href: 'https://github.com/cashubtc/cdk',
+      href: WALLET_URLS.cdk,
       lock: on,
       setting: (
         <Command text={`cdk-cli --npubcash-url ${origin} npub-cash --mint-url ${mintUrl} claim`} />
       ),
     },
-    { name: t('account.cocoWallets'), href: 'https://github.com/cashubtc/coco', lock: off },
+    { name: t('account.cocoWallets'), href: WALLET_URLS.coco, lock: off },
   ];
 }
 

@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { Section, shortenNpub } from '../../elements.ts';
 import { formatTime, link, rich, t } from '../translator.ts';
 import type { ApiClient } from './api-client.ts';
+import { WalletsForSum } from './collect-section.tsx';
 import { Button, Problem, useAction } from './elements.tsx';
 import { exportPayments, type Payment, readPayerNote } from './payments.ts';
 import { PAGE_SIZE, type PaymentsPage, usePayments } from './use-payments.ts';
@@ -65,6 +66,7 @@ function WaitingSection({ page, problem }: PaymentsProps) {
           {t('account.collectWithWallet')}
         </a>
       </p>
+      {!isLocked && <WalletsForSum />}
     </Section>
   );
 }
