@@ -1,4 +1,3 @@
-import { generateSecretKey } from 'nostr-tools';
 import type { Page } from 'playwright-core';
 import { expect, it } from 'vitest';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
@@ -126,51 +125,6 @@ it('the offer of a free name, which the account page fills in', async () => {
   expect(await field.inputValue()).toBe('freename');
   expect(await field.evaluate((element) => element === document.activeElement)).toBe(true);
 });
-
-it.each(['de', 'es', 'fr', 'ja', 'pt'])(
-  'fits small phones in the language %s',
-  async (language) => {
-    const { npub } = environment.newWallet();
-    const page = await browser.openPage(`${environment.origin}/?lang=${language}`, {
-      viewport: { width: 320, height: 640 },
-      expectedStatuses: [404],
-    });
-    await expectNoOverflow(page);
-    await page.locator('#recipient').fill(npub);
-    await page.locator('main form button').click();
-    await page.locator('#amount').fill('21000');
-    await expectNoOverflow(page);
-    await page.locator('#create-invoice').click();
-    environment.mint.pay((await page.locator('#request').textContent()) ?? '');
-    await expectNoOverflow(page);
-    await page.locator('.paid').waitFor();
-    await expectNoOverflow(page);
-    await page.goto(`${environment.origin}/no/such/page?lang=${language}`);
-    await expectNoOverflow(page);
-    await addNostrExtension(page, generateSecretKey());
-    await page.goto(`${environment.origin}/account?lang=${language}`);
-    const signIn = page.locator('section button').first();
-    await signIn.waitFor();
-    await expectNoOverflow(page);
-    await signIn.click();
-    await page.locator('#username').waitFor();
-    await expectNoOverflow(page);
-    await page.locator('a[href^="/collect"]').click();
-    await page.locator('#collect .total').waitFor();
-    expect(await page.locator('html').getAttribute('lang')).toBe(language);
-    await expectNoOverflow(page);
-  },
-);
-
-async function expectNoOverflow(page: Page): Promise<void> {
-  // The elements are there before the style sheet.
-  await page.waitForLoadState();
-  expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(320);
-  // Names of texts, such as `pay.title`, and placeholders.
-  expect(await page.locator('body').textContent()).not.toMatch(
-    /\b(account|collect|home|pay|site)\.\w+|[{}]/,
-  );
-}
 
 it('signing in to the account', async () => {
   const relay = await startFakeRelay();
