@@ -16,6 +16,7 @@ import {
   openAccount,
   section,
 } from '../helpers/web/pages.ts';
+import { readAddressQrCode } from '../helpers/web/read-qr-code.ts';
 import { useBrowser } from '../helpers/web/use-browser.ts';
 
 /** How the pages look: accessible, in both colour schemes, on any screen. */
@@ -176,6 +177,67 @@ it('buying a username, and problems', async () => {
   await section(page, 'Your mint').getByRole('alert').waitFor();
   await inspectPage(page, 'account-purchase');
 });
+
+it('shows buttons, fields and QR codes in the colors that a user forces on pages', async () => {
+  const wallet = environment.newWallet();
+  const page = await openAccount(browser, wallet, { forcedColors: 'active', colorScheme: 'dark' });
+  const qrCode = section(page, 'Your addresses').getByRole('img').first();
+  expect((await readAddressQrCode(qrCode)).pageUrl).toContain(wallet.npub);
+  for (const path of ['/', `/${wallet.npub}`, '/account']) {
+    await page.goto(`${environment.origin}${path}`);
+    await page.getByRole('button').first().waitFor();
+    const controls = await page.evaluate<string[]>(DESCRIBE_CONTROLS);
+    expect(controls.length).toBeGreaterThan(1);
+    expect(controls.filter((border) => border !== '1px solid')).toEqual([]);
+  }
+});
+
+it('fits a phone and cuts nothing if text is twice as large', async () => {
+  const wallet = environment.newWallet();
+  await receivePayment(environment, wallet, 'amount=100000000&comment=Table%204');
+  const page = await openAccount(browser, wallet, { viewport: { width: 360, height: 740 } });
+  await inspectLargeText(page, '.payments details');
+  for (const [path, part] of [
+    ['/collect', '#collect .total'],
+    ['/', '#recipient'],
+    [`/${wallet.npub}`, '#amount'],
+  ] as const) {
+    await page.goto(`${environment.origin}${path}`);
+    await inspectLargeText(page, part);
+  }
+  environment.mint.pay(await createInvoice(page, 100_000));
+  await heading(page, 'Paid').waitFor();
+  await inspectLargeText(page, '.paid');
+});
+
+/** A script that returns the borders of buttons and fields. */
+const DESCRIBE_CONTROLS = `
+  [...document.querySelectorAll('button, .button, input:not([type=checkbox]), textarea')]
+    .filter((element) => element.checkVisibility())
+    .map((element) => getComputedStyle(element))
+    .map(({ borderTopWidth, borderTopStyle }) => borderTopWidth + ' ' + borderTopStyle)`;
+
+/** A script that returns the texts that are cut, or wider than their buttons, unless a style shortens them. */
+const FIND_CUT_TEXTS = `
+  [...document.querySelectorAll('header *, main *, footer *')]
+    .filter((element) => element.checkVisibility() && element.clientWidth > 1)
+    .filter((element) => {
+      const { overflowX, textOverflow } = getComputedStyle(element);
+      const isCut = overflowX === 'hidden' && textOverflow === 'clip';
+      return (isCut || element.matches('button, .button')) &&
+        (element.scrollWidth > element.clientWidth || element.scrollHeight > element.clientHeight);
+    })
+    .map((element) => element.textContent)`;
+
+async function inspectLargeText(page: Page, part: string): Promise<void> {
+  await page.locator(part).first().waitFor();
+  await page.waitForLoadState();
+  await page.evaluate(`document.documentElement.style.fontSize = '200%'`);
+  const width = await page.evaluate('document.documentElement.scrollWidth');
+  const cutTexts = await page.evaluate(FIND_CUT_TEXTS);
+  await saveScreenshot(page, `large-text-${new URL(page.url()).pathname.replaceAll('/', '-')}`);
+  expect({ width, cutTexts }, page.url()).toEqual({ width: 360, cutTexts: [] });
+}
 
 async function readVisibleText(page: Page): Promise<string> {
   return (await page.evaluate<string>('document.body.innerText')).replace(/\s+/g, ' ').trim();
