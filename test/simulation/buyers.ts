@@ -72,6 +72,9 @@ export function startStory(sale: NameSale, number: number): Story {
       random,
     }),
   );
+  for (const { secret } of tokens.flatMap(({ proofs }) => proofs)) {
+    world.truth.addSecret(secret);
+  }
   const attempts = plan.map(
     ([buyer, token, name]): Attempt => ({
       buyer: getKey(FIRST_KEY + 2 * number + buyer),

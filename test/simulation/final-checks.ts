@@ -26,7 +26,7 @@ export function expectPromptListing(world: World, payment: Payment): void {
     const page = await auditor.client.readPage(0, sinceSeconds);
     const isFound = page?.quotes.some(({ quoteId }) => quoteId === payment.quoteId);
     const mayBeOnNextPage = page !== null && page.total > page.quotes.length;
-    if (!isFound && !mayBeOnNextPage && !isForgotten(payment)) {
+    if (!isFound && !mayBeOnNextPage && !isForgotten(payment, dueAtMs)) {
       referee.report(
         'payments are listed promptly',
         `${payment.quoteId} paid at ${formatSeconds(payment.paidAtMs)}`,
@@ -42,10 +42,10 @@ export function isComplete(world: World, untilMs: number): boolean {
 }
 
 /** Reports payments that were not shown in time after the faults. */
-export function checkPayments(world: World, calmAtMs: number): void {
+export function checkPayments(world: World): void {
   const { scheduler, referee } = world;
-  for (const { payment, change } of listMissing(world, scheduler.nowMs)) {
-    if (getNoticeDeadlineMs(payment, change, calmAtMs) < scheduler.nowMs) {
+  for (const { payment, change, deadlineMs } of listMissing(world, scheduler.nowMs)) {
+    if (deadlineMs < scheduler.nowMs) {
       referee.report(
         change === 'paid' ? 'every payment is listed' : 'states become current',
         `${payment.quoteId} of payer ${payment.invoice.number}, paid at ${formatSeconds(payment.paidAtMs)}`,
@@ -55,22 +55,23 @@ export function checkPayments(world: World, calmAtMs: number): void {
 }
 
 /** Returns when the last promise about a payment falls due. */
-export function getLastDeadlineMs(world: World, calmAtMs: number): number {
-  const deadlines = listMissing(world, world.scheduler.nowMs).map(({ payment, change }) =>
-    getNoticeDeadlineMs(payment, change, calmAtMs),
-  );
-  return Math.max(0, ...deadlines);
+export function getLastDeadlineMs(world: World): number {
+  const missing = listMissing(world, world.scheduler.nowMs);
+  return Math.max(0, ...missing.map(({ deadlineMs }) => deadlineMs));
 }
 
-function listMissing({ truth, referee }: World, untilMs: number) {
-  const missing: { payment: Payment; change: 'paid' | 'issued' }[] = [];
+function listMissing({ truth, referee, faultsEndedAtMs }: World, untilMs: number) {
+  const missing: { payment: Payment; change: 'paid' | 'issued'; deadlineMs: number }[] = [];
+  const add = (payment: Payment, change: 'paid' | 'issued') => {
+    const deadlineMs = getNoticeDeadlineMs(payment, change, faultsEndedAtMs);
+    if (!isForgotten(payment, deadlineMs)) {
+      missing.push({ payment, change, deadlineMs });
+    }
+  };
   for (const payment of truth.paymentsByQuoteId.values()) {
     const { quoteId, invoice, issuedAtMs, paidAtMs } = payment;
-    if (isForgotten(payment)) {
-      continue;
-    }
     if (paidAtMs < untilMs && !referee.isListed(quoteId)) {
-      missing.push({ payment, change: 'paid' });
+      add(payment, 'paid');
     } else if (
       issuedAtMs !== null &&
       issuedAtMs < untilMs &&
@@ -78,7 +79,7 @@ function listMissing({ truth, referee }: World, untilMs: number) {
       invoice.mint.switches.stateStyle !== 'paid' &&
       !referee.isListedAsIssued(quoteId)
     ) {
-      missing.push({ payment, change: 'issued' });
+      add(payment, 'issued');
     }
   }
   return missing;

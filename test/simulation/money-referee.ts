@@ -142,6 +142,7 @@ export class MoneyReferee {
       }));
       for (const { amount, secret } of proofs) {
         secrets.add(secret);
+        world.truth.addSecret(secret);
         withdrawnSat += amount;
         proofCount += 1;
       }

@@ -65,7 +65,7 @@ async function requestInvoice(
           payment: null,
         };
         truth.invoices.push(invoice);
-        truth.secrets.add(invoice.verifyPath.split('/').at(-1) ?? '');
+        truth.addSecret(invoice.verifyPath);
         referee.checkInvoice(invoice);
         zapReferee?.checkInvoice(invoice);
         return invoice;

@@ -83,10 +83,12 @@ const REJECTION_MS = 14_000;
 
 /** Without batches, a mint that a user chose gets two reads a second, a quarter of them for older quotes (ADR 37). */
 function getQueueMs(mint: SimulatedMint, intervalMs: number): number {
-  const { switches, state, omitsFromBatches, forgottenCount } = mint;
+  const { switches, state, omitsFromBatches, forgottenCount, deletedAtMs } = mint;
   const readMs = intervalMs <= URGENT_MS ? 2_000 / 3 : 2_000;
   const isReadAlone = switches.batchCheck === 'absent' || omitsFromBatches;
-  const readsMs = isReadAlone ? state.quotes.byId.size * readMs : 0;
+  // The service also reads those that the mint has deleted.
+  const quoteCount = state.quotes.byId.size + deletedAtMs.size;
+  const readsMs = isReadAlone ? quoteCount * readMs : 0;
   const rejectionsMs = forgottenCount * REJECTION_MS;
   return readsMs + rejectionsMs + (switches.rateLimit === null ? 0 : RATE_LIMIT_MS);
 }

@@ -234,14 +234,11 @@ export class Referee {
       }
     } else if (settledAtMs !== undefined && settledAtMs < sentAtMs && !isBeingIssued(payment)) {
       this.report('settled stays true', quoteId);
-    } else if (
-      payment !== null &&
-      this.isCalm(payment.paidAtMs) &&
-      sentAtMs > payment.paidAtMs + getNoticeMs(payment, 'paid') &&
-      !isForgotten(payment) &&
-      !isBeingIssued(payment)
-    ) {
-      this.report('settled soon', quoteId);
+    } else if (payment !== null && this.isCalm(payment.paidAtMs) && !isBeingIssued(payment)) {
+      const dueAtMs = payment.paidAtMs + getNoticeMs(payment, 'paid');
+      if (sentAtMs > dueAtMs && !isForgotten(payment, dueAtMs)) {
+        this.report('settled soon', quoteId);
+      }
     }
   }
 

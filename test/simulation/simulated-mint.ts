@@ -51,6 +51,8 @@ export class SimulatedMint implements SimulatedHost {
   /** Whether it deletes invoices that are never paid, and rejects batches with their ids. */
   readonly forgetsUnpaid: boolean;
   forgottenCount = 0;
+  /** When it deleted each quote that it has no longer. */
+  readonly deletedAtMs = new Map<string, number>();
   /** Whether it leaves some ids out of its answers to batches. */
   readonly omitsFromBatches: boolean;
   readonly #history: History;
@@ -160,9 +162,22 @@ export class SimulatedMint implements SimulatedHost {
   forget(quoteId: string): void {
     if (this.forgetsUnpaid && this.actor.isAlive) {
       this.#history.add(this.actor, () => `forgets ${quoteId}`);
-      this.state.quotes.delete(quoteId);
+      this.#delete(quoteId);
       this.forgottenCount += 1;
     }
+  }
+
+  deleteExpired(beforeUnixSeconds: number): void {
+    for (const { id, expiresAt } of this.state.quotes.byId.values()) {
+      if (expiresAt < beforeUnixSeconds) {
+        this.#delete(id);
+      }
+    }
+  }
+
+  #delete(quoteId: string): void {
+    this.state.quotes.delete(quoteId);
+    this.deletedAtMs.set(quoteId, platform.scheduler.nowMs);
   }
 
   /** A wallet mints the ecash of a paid quote. Returns whether it got it. */

@@ -43,7 +43,7 @@ type Requested<T> = T & { confirmedAtMs: number | null };
 
 export class Truth {
   readonly invoices: Invoice[] = [];
-  /** What no log line may contain, besides quote ids. */
+  /** Words that no log line may contain, besides quote ids. */
   readonly secrets = new Set<string>();
   /** Recipients that the operator has blocked at times. */
   readonly blockedPubkeys = new Set<string>();
@@ -77,6 +77,13 @@ export class Truth {
       }
     }
     return null;
+  }
+
+  /** @param secret short words in it are ignored */
+  addSecret(secret: string): void {
+    for (const [word] of secret.matchAll(LONG_WORDS)) {
+      this.secrets.add(word);
+    }
   }
 
   addPayment(invoice: Invoice, paidAtMs: number): Payment {
@@ -138,6 +145,9 @@ export class Truth {
   }
 }
 
+/** Ids and secrets in a text. */
+export const LONG_WORDS = /[\w-]{20,}/g;
+
 function addRequested<T>(list: Requested<T>[], value: T): (confirmedAtMs: number) => void {
   const added = { ...value, confirmedAtMs: null as number | null };
   list.push(added);
@@ -146,7 +156,7 @@ function addRequested<T>(list: Requested<T>[], value: T): (confirmedAtMs: number
   };
 }
 
-/** Whether the mint has deleted the quote, so that the service can no longer find out about the payment. */
-export function isForgotten({ invoice, quoteId }: Payment): boolean {
-  return !invoice.mint.state.quotes.byId.has(quoteId);
+/** Whether the mint deleted the quote before the service had to know about the payment. */
+export function isForgotten({ invoice, quoteId }: Payment, deadlineMs: number): boolean {
+  return (invoice.mint.deletedAtMs.get(quoteId) ?? Number.POSITIVE_INFINITY) < deadlineMs;
 }

@@ -14,7 +14,7 @@ import { describeLogLine, FAULT, History } from './history.ts';
 import { NameSale } from './name-sale.ts';
 import { Operator } from './operator.ts';
 import { payNow, startPayer } from './payers.ts';
-import { checkEnd, checkLogLine, startProcessChecks } from './process-checks.ts';
+import { checkEnd, checkLoggedWords, checkLogLine, startProcessChecks } from './process-checks.ts';
 import { getKey, type NostrKey } from './recipients.ts';
 import { Referee } from './referee.ts';
 import { chooseArrivalsMs, chooseScenario, type Scenario } from './scenario.ts';
@@ -77,10 +77,12 @@ export class World {
   readonly sale: NameSale | null;
   /** The settings of the next process that starts. */
   readonly env: Record<string, string | undefined>;
+  /** Ids and secrets in log lines, each with a line. */
+  readonly loggedWords = new Map<string, string>();
   failedInvoices = 0;
+  faultsEndedAtMs = 0;
   #endChecks = () => {};
   #payerCount = 0;
-  #faultsEndedAtMs = 0;
 
   constructor(options: WorldOptions) {
     const { seed, template, folder } = options;
@@ -182,7 +184,7 @@ export class World {
     startFaults(this);
     await scheduler.runUntil(1_000 + scenario.activeMs);
     endFaults(this);
-    this.#faultsEndedAtMs = scheduler.nowMs;
+    this.faultsEndedAtMs = scheduler.nowMs;
     await this.#recover();
     if (hasOutage) {
       await this.#runOutage();
@@ -190,11 +192,12 @@ export class World {
     if (scenario.hasCalmPhase && (this.faults.kinds.length > 0 || hasOutage)) {
       await this.#runCalmPhase();
     }
-    this.zapReferee?.checkEnd(this.#faultsEndedAtMs);
-    checkPayments(this, this.#faultsEndedAtMs);
+    this.zapReferee?.checkEnd(this.faultsEndedAtMs);
+    checkPayments(this);
     await checkWallets(this);
     checkSockets(this);
     await this.sale?.check();
+    checkLoggedWords(this);
     this.operator?.checkInvoices();
     await checkEnd(this);
   }
@@ -222,9 +225,9 @@ export class World {
     if (quoteRetentionMs === null) {
       return;
     }
-    for (const { state } of this.mints) {
-      if (![...state.quotes.byId.values()].some((quote) => quote.state === 'PENDING')) {
-        state.quotes.deleteExpired((wallClockMs() - quoteRetentionMs) / 1_000);
+    for (const mint of this.mints) {
+      if (![...mint.state.quotes.byId.values()].some((quote) => quote.state === 'PENDING')) {
+        mint.deleteExpired((wallClockMs() - quoteRetentionMs) / 1_000);
       }
     }
     this.scheduler.schedule(30_000, () => this.#deleteOldQuotes(), WORLD);
@@ -253,7 +256,7 @@ export class World {
     for (const host of hosts) {
       host.start();
     }
-    this.#faultsEndedAtMs = scheduler.nowMs;
+    this.faultsEndedAtMs = scheduler.nowMs;
     await this.#recover();
   }
 
@@ -281,11 +284,11 @@ export class World {
   async #recover(): Promise<void> {
     const { scheduler, zapReferee, sale } = this;
     const startedAtMs = scheduler.nowMs;
-    const receiptsDueAtMs = (zapReferee?.computeRetryMs(this.#faultsEndedAtMs) ?? 0) + 65_000;
+    const receiptsDueAtMs = (zapReferee?.computeRetryMs(this.faultsEndedAtMs) ?? 0) + 65_000;
     for (;;) {
       const areListsComplete = isComplete(this, startedAtMs);
       const areOthersComplete = (zapReferee?.isComplete() ?? true) && (sale?.isQuiet() ?? true);
-      const lastDeadlineMs = getLastDeadlineMs(this, this.#faultsEndedAtMs);
+      const lastDeadlineMs = getLastDeadlineMs(this);
       // Auditors read at least once.
       const listsDueAtMs = Math.max(startedAtMs, lastDeadlineMs) + 30_000;
       const othersDueAtMs = Math.max(startedAtMs + MAX_RECOVERY_MS, receiptsDueAtMs);
