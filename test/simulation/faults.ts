@@ -83,7 +83,7 @@ export type FaultKind = (typeof FAULT_KINDS)[number];
 export class FaultPlan {
   /** Each kind has random numbers of its own, so that the others stay the same if it is left out. */
   readonly #kinds = new Map<FaultKind, { factor: number; random: SeededRandom }>();
-  readonly #onFault: (kind: FaultKind) => void;
+  readonly #onFault: (kind: FaultKind, place: string | null) => void;
   isOver = false;
   readonly counts = new Map<FaultKind, number>();
   #target: { step: ProcessStep; countdown: number; strike: (process: Actor) => void } | null = null;
@@ -92,7 +92,7 @@ export class FaultPlan {
   constructor(
     random: SeededRandom,
     isAllowed: (kind: FaultKind) => boolean,
-    onFault: (kind: FaultKind) => void,
+    onFault: (kind: FaultKind, place: string | null) => void,
   ) {
     this.#onFault = onFault;
     // Some seeds have few kinds of faults and others many: a fault can hide another.
@@ -114,8 +114,13 @@ export class FaultPlan {
     return this.#kinds.has(kind);
   }
 
-  /** Decides whether a fault happens now. @param rate its usual probability */
-  choose(kind: FaultKind, rate: number): boolean {
+  /**
+   * Decides whether a fault happens now.
+   *
+   * @param rate its usual probability
+   * @param place the only host that it concerns, or `clients`
+   */
+  choose(kind: FaultKind, rate: number, place: string | null = null): boolean {
     const chosen = this.#kinds.get(kind);
     if (chosen === undefined || this.isOver) {
       return false;
@@ -124,13 +129,13 @@ export class FaultPlan {
     if (!random.chance(Math.min(rate * factor, 0.9))) {
       return false;
     }
-    this.record(kind);
+    this.record(kind, place);
     return true;
   }
 
   /** Counts a fault that happens for another reason than chance. */
-  record(kind: FaultKind): void {
-    this.#onFault(kind);
+  record(kind: FaultKind, place: string | null = null): void {
+    this.#onFault(kind, place);
     this.counts.set(kind, (this.counts.get(kind) ?? 0) + 1);
   }
 

@@ -16,6 +16,7 @@ export function startProcessChecks(world: World): () => void {
   const contested = new Map<string, number>();
   watchRequests(world);
   const checkLeases = () => {
+    world.health.sample();
     checkMintSockets(world, contested);
     scheduler.schedule(CHECK_INTERVAL_MS, checkLeases, WORLD);
   };
@@ -83,9 +84,10 @@ function checkMintSockets(world: World, contested: Map<string, number>): void {
 }
 
 /** Checks that no two processes redeem the same token at once, deliver the same receipt, or keep polling the same mint. */
-function watchRequests({ network, scheduler, referee, instances, faults }: World): void {
-  // The leases of purchases and deliveries use the clocks of the processes, and a suspended process loses them.
-  const mayOverlap = faults.has('clock steps') || faults.has('suspended processes');
+function watchRequests({ network, scheduler, referee, instances, health }: World): void {
+  // Leases of purchases and deliveries use the clocks of the processes, and a suspended process loses them.
+  const mayOverlap = (one: Actor, other: Actor) =>
+    health.isDisturbed(scheduler.nowMs - LEASE_AND_REQUEST_MS, [one.clock, other.clock]);
   const isServing = (actor: Actor) =>
     instances.some((instance) => instance.isServing && instance.actor === actor);
   const deliveries = new Map<string, { actor: Actor; atMs: number }>();
@@ -93,9 +95,10 @@ function watchRequests({ network, scheduler, referee, instances, faults }: World
   const checkSwap = (actor: Actor, url: string, body: string) => {
     const { inputs } = JSON.parse(body);
     for (const [other, otherActor] of network.requestsInFlight) {
-      const isSame = other.url === url && otherActor !== actor && isServing(otherActor);
+      const isOther = other.url === url && otherActor !== actor && isServing(otherActor);
       if (
-        isSame &&
+        isOther &&
+        !mayOverlap(actor, otherActor) &&
         JSON.stringify(JSON.parse(other.jsonBody ?? '').inputs) === JSON.stringify(inputs)
       ) {
         referee.report('one process per purchase', `${actor.name} and ${otherActor.name}`);
@@ -108,7 +111,8 @@ function watchRequests({ network, scheduler, referee, instances, faults }: World
     deliveries.set(delivery, { actor, atMs: scheduler.nowMs });
     // A retry comes later.
     const isRecent = last !== undefined && scheduler.nowMs - last.atMs < 3_000;
-    if (isRecent && last.actor !== actor && isServing(last.actor)) {
+    const isOther = isRecent && last.actor !== actor && isServing(last.actor);
+    if (isOther && !mayOverlap(actor, last.actor)) {
       referee.report(
         'one process per delivery',
         `${actor.name} and ${last.actor.name}: ${delivery}`,
@@ -126,16 +130,17 @@ function watchRequests({ network, scheduler, referee, instances, faults }: World
       last !== undefined && isServing(last.actor) && nowMs - last.turnAtMs < 10_000;
     const turnsSinceMs = isTakingTurns ? last.turnsSinceMs : nowMs;
     polls.set(url, { actor, turnsSinceMs, turnAtMs: nowMs });
-    if (last !== undefined && nowMs - turnsSinceMs > MAX_CONTESTED_MS) {
+    if (last !== undefined && nowMs - turnsSinceMs > MAX_TURNS_MS) {
       referee.report('one process per mint', `${actor.name} and ${last.actor.name} poll ${url}`);
     }
   };
   network.onSend = (actor, url, text) => {
-    if (url.endsWith('/v1/swap') && !mayOverlap) {
+    if (url.endsWith('/v1/swap')) {
       checkSwap(actor, url, text);
-    } else if (text.startsWith('["EVENT"') && !mayOverlap) {
+    } else if (text.startsWith('["EVENT"')) {
       checkDelivery(actor, url, text);
-    } else if (url.endsWith('/check')) {
+    } else if (url.includes('/v1/mint/quote/bolt11/')) {
+      // A batch, or a single quote: each has a URL of its own.
       checkPoll(actor, url);
     }
   };
@@ -143,8 +148,14 @@ function watchRequests({ network, scheduler, referee, instances, faults }: World
 
 const CHECK_INTERVAL_MS = 1_000;
 
-/** The pauses between renewals, and two that fail after the statement timeout. */
-const MAX_CONTESTED_MS = 30_000;
+/** The time until a scan of the mints finds that another process has the lease: one fails after the statement timeout. */
+const MAX_CONTESTED_MS = 10_000;
+
+/** The same, and until the next poll. */
+const MAX_TURNS_MS = 20_000;
+
+/** A lease of a purchase or a delivery, and what its holder does before it renews it. */
+const LEASE_AND_REQUEST_MS = 60_000;
 
 /** Lets all clients go away, and restarts the processes. What only the old ones hold has leaked. */
 export async function checkEnd(world: World): Promise<void> {

@@ -1,4 +1,5 @@
 import type { FaultPlan } from './faults.ts';
+import type { Health } from './health.ts';
 import type { History } from './history.ts';
 import { getNoticeMs } from './promises.ts';
 import type { Actor, Scheduler } from './scheduler.ts';
@@ -20,7 +21,7 @@ interface Sighting {
   paidAt: number | null;
   /** When a response first contained it. From then on, every list must. */
   listedAtMs: number;
-  /** From when on a list must contain it because of an update. */
+  /** When a wallet first got an update. From about then, every list must contain it. */
   announcedAtMs: number;
   /** Its number among the payments of the recipient. */
   position: number | null;
@@ -34,6 +35,7 @@ interface RefereeContext {
   truth: Truth;
   faults: FaultPlan;
   database: SimulatedDatabase;
+  health: Health;
 }
 
 /** Compares what clients see with what really happened. */
@@ -55,12 +57,12 @@ export class Referee {
 
   /** Whether a list that is requested at this time, and read by now, shows everything that was announced before (ADR 40). */
   isListCurrent(requestedAtMs: number): boolean {
-    return !this.haveClockFaults && !this.#mayWriteHaveFailed(requestedAtMs);
+    return !this.haveClockFaults && !this.#mayListingHaveFailed(requestedAtMs);
   }
 
   /** Then a list shows only what it showed before (ADR 40). */
-  #mayWriteHaveFailed(sinceMs: number): boolean {
-    return this.#context.database.lastFailureMs >= sinceMs;
+  #mayListingHaveFailed(sinceMs: number): boolean {
+    return this.#context.database.lastFailedListingMs >= sinceMs;
   }
 
   get haveClockFaults(): boolean {
@@ -140,11 +142,21 @@ export class Referee {
   }
 
   #mustBeListed(quoteId: string, requestedAtMs: number): boolean {
-    const sighting = this.#sightings.get(quoteId) ?? createSighting();
+    const { listedAtMs, announcedAtMs } = this.#sightings.get(quoteId) ?? createSighting();
     return (
-      sighting.listedAtMs < requestedAtMs ||
-      (sighting.announcedAtMs < requestedAtMs && !this.#mayWriteHaveFailed(requestedAtMs))
+      listedAtMs < requestedAtMs ||
+      (announcedAtMs < requestedAtMs &&
+        announcedAtMs + this.#getClockDelayMs(announcedAtMs) < requestedAtMs &&
+        !this.#mayListingHaveFailed(requestedAtMs))
     );
+  }
+
+  /** Processes with different clocks disagree about which second it is, if they differ by up to five (ADR 40). */
+  #getClockDelayMs(sinceMs: number): number {
+    if (!this.haveClockFaults) {
+      return 0;
+    }
+    return this.#context.health.isDisturbed(sinceMs - 1_000) ? 6_000 : 1_000;
   }
 
   /** The list only grows at its beginning, so a payment keeps its place, counted from the end. */
@@ -218,9 +230,7 @@ export class Referee {
       return;
     }
     const sighting = this.#sightings.getOrInsertComputed(quoteId, createSighting);
-    // Processes with different clocks disagree about which second it is (ADR 40).
-    const delayMs = this.haveClockFaults ? 6_000 : 0;
-    sighting.announcedAtMs = Math.min(sighting.announcedAtMs, scheduler.nowMs + delayMs);
+    sighting.announcedAtMs = Math.min(sighting.announcedAtMs, scheduler.nowMs);
   }
 
   /** @param sentAtMs when the client sent the request */

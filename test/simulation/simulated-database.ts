@@ -58,6 +58,8 @@ export class SimulatedDatabase {
   generation = 0;
   /** When a query of a process last failed, or found no connection. */
   lastFailureMs = Number.NEGATIVE_INFINITY;
+  /** The same, but only if the query may have been one that lists new payments. */
+  lastFailedListingMs = Number.NEGATIVE_INFINITY;
 
   constructor(context: DatabaseContext) {
     this.#context = context;
@@ -218,6 +220,14 @@ export class SimulatedDatabase {
     }
   }
 
+  /** @param sql null: any query */
+  recordFailure(sql: string | null): void {
+    this.lastFailureMs = this.#context.scheduler.nowMs;
+    if (sql === null || /set listed_until/.test(sql)) {
+      this.lastFailedListingMs = this.lastFailureMs;
+    }
+  }
+
   deliver(notifications: SqliteResult['notifications']): void {
     for (const [channel, payload] of notifications) {
       for (const connection of this.#listeners) {
@@ -268,7 +278,7 @@ class ConnectionPool {
     const deadlineMs = Math.max((this.#failedAtMs ?? 0) + 5_000, scheduler.nowMs + 1_000);
     while (this.#failedAtMs !== null) {
       if (scheduler.nowMs >= deadlineMs) {
-        this.#database.lastFailureMs = scheduler.nowMs;
+        this.#database.recordFailure(null);
         throw unavailable('no connection to the database');
       }
       await scheduler.sleep(50);
@@ -303,6 +313,7 @@ class Session implements DatabaseConnection {
   readonly actor: Actor;
   /** When the current statement times out. */
   #timesOutAtMs = 0;
+  #sql: string | null = null;
   #snapshot: SqliteConnection | null = null;
   #forgetSnapshot: () => void = () => {};
   #isInTransaction = false;
@@ -381,6 +392,7 @@ class Session implements DatabaseConnection {
   }
 
   async #execute(sql: string, parameters: readonly unknown[]): Promise<SqliteResult> {
+    this.#sql = sql;
     if (this.#snapshot !== null) {
       await this.#waitForAnswer();
       return this.#snapshot.run(sql, parameters);
@@ -470,7 +482,7 @@ class Session implements DatabaseConnection {
 
   /** Breaks this connection. Also the rollback that follows finds it broken, and nothing else can be done with it. */
   #fail(reason: string): never {
-    this.#database.lastFailureMs = this.#context.scheduler.nowMs;
+    this.#database.recordFailure(this.#sql);
     this.#isCommitting = false;
     this.abandon();
     throw unavailable(reason);

@@ -98,12 +98,12 @@ export class SimulatedMint implements SimulatedHost {
       return null;
     }
     const { actor } = this;
-    if (path === '/v1/swap' && this.#faults.choose('mint is slow to swap', 0.3)) {
+    if (path === '/v1/swap' && this.#faults.choose('mint is slow to swap', 0.3, this.host)) {
       this.#holdSwap();
     }
     const response = await executeRoute(state, route, decodeURIComponent(id), body, fault);
     if (response.status === 429 && switches.rateLimit !== null) {
-      this.#faults.record('mint limits requests');
+      this.#faults.record('mint limits requests', this.host);
     }
     if (path === '/v1/swap' && response.status === 200) {
       this.#recordSwap(body);
@@ -125,7 +125,7 @@ export class SimulatedMint implements SimulatedHost {
       response.body = response.body.slice(0, response.body.length / 2);
     }
     const isRead = path.startsWith('/v1/mint/quote/bolt11/');
-    if (isRead && this.#faults.choose('mint reports impossible states', 0.02)) {
+    if (isRead && this.#faults.choose('mint reports impossible states', 0.02, this.host)) {
       // As if it had forgotten the payment, or only that it has issued the ecash.
       response.body = this.#random.chance(0.5)
         ? response.body
@@ -207,7 +207,7 @@ export class SimulatedMint implements SimulatedHost {
 
   /** Issues with new keys from now on. They may have another fee, and expire soon. */
   rotateKeyset(): void {
-    this.#faults.record('mint rotates keysets');
+    this.#faults.record('mint rotates keysets', this.host);
     const random = this.#random;
     const expiresInSeconds = random.pick([null, random.exponential(300), 40 * 86_400]);
     this.#hasExpiringKeyset = expiresInSeconds !== null;

@@ -99,19 +99,20 @@ export class SimulatedNetwork {
     const host = this.#hosts.get(url.host);
     const method = request.jsonBody === null ? 'GET' : 'POST';
     const label = `${method} ${url.host}${url.pathname}`;
+    const delayMs = () => this.#delayMs(url.host);
     if (host === undefined || !host.actor.isAlive) {
       const refused = {
         outcome: 'unreachable',
         reason: 'connection refused',
         isUnsent: true,
       } as const;
-      scheduler.schedule(this.#delayMs(), () => respond(refused));
+      scheduler.schedule(delayMs(), () => respond(refused));
       return;
     }
     const lost = () => respond({ outcome: 'unreachable', reason: 'connection lost' });
-    if (faults.choose('lost requests', 0.02)) {
+    if (faults.choose('lost requests', 0.02, url.host)) {
       history.add(actor, () => `${label} is lost`);
-      scheduler.schedule(this.#delayMs(), lost);
+      scheduler.schedule(delayMs(), lost);
       return;
     }
     const handle = async (isRepeated: boolean) => {
@@ -119,18 +120,18 @@ export class SimulatedNetwork {
       if (isRepeated || response === null) {
         return;
       }
-      if (faults.choose('lost answers', 0.02)) {
+      if (faults.choose('lost answers', 0.02, url.host)) {
         history.add(actor, () => `the answer to ${label} is lost`);
-        scheduler.schedule(this.#delayMs(), lost, actor);
+        scheduler.schedule(delayMs(), lost, actor);
         return;
       }
       const answer = toHttpResponse(response);
       history.add(host.actor, () => `${label} -> ${response.status} ${response.body}`);
-      scheduler.schedule(this.#delayMs(), () => respond(answer), actor);
+      scheduler.schedule(delayMs(), () => respond(answer), actor);
     };
-    const copies = faults.choose('repeated requests', 0.01) ? 2 : 1;
+    const copies = faults.choose('repeated requests', 0.01, url.host) ? 2 : 1;
     for (let copy = 0; copy < copies; copy += 1) {
-      scheduler.schedule(this.#delayMs(), () => void handle(copy > 0), host.actor);
+      scheduler.schedule(delayMs(), () => void handle(copy > 0), host.actor);
     }
   }
 
@@ -141,8 +142,8 @@ export class SimulatedNetwork {
     const socket = new HostSocket(this.#context, actor, host?.actor ?? WORLD, hostName);
     socket.onReceive = (text) => this.onSend(actor, url, text);
     const isRefused = host === undefined || !host.actor.isAlive;
-    if (isRefused || faults.choose('refused sockets', 0.1)) {
-      scheduler.schedule(this.#delayMs(), () => socket.refuse());
+    if (isRefused || faults.choose('refused sockets', 0.1, hostName)) {
+      scheduler.schedule(this.#delayMs(hostName), () => socket.refuse());
       return socket.client;
     }
     const accept = () => {
@@ -159,16 +160,16 @@ export class SimulatedNetwork {
       socket.once('close', () => this.openSockets.delete(socket));
       socket.open();
     };
-    scheduler.schedule(this.#delayMs(), accept, host.actor);
+    scheduler.schedule(this.#delayMs(hostName), accept, host.actor);
     const giveUp = () => socket.client.state === 'connecting' && socket.client.close();
     const deadline = scheduler.schedule(10_000, giveUp, actor);
     socket.client.once('open', () => scheduler.cancel(deadline));
     return socket.client;
   }
 
-  #delayMs(): number {
+  #delayMs(hostName: string): number {
     const { random, faults } = this.#context;
-    return faults.choose('late requests', 0.02)
+    return faults.choose('late requests', 0.02, hostName)
       ? random.exponential(4_000)
       : random.between(0.5, 20);
   }
@@ -190,7 +191,8 @@ export class HostSocket extends EventEmitter<{ message: [string]; close: []; err
   readonly hostName: string;
   #isClosed = false;
   /** The network has forgotten the connection, and neither end knows. */
-  #isSilent = false;
+  isSilent = false;
+  openedAtMs = Number.POSITIVE_INFINITY;
   #toServiceAtMs = 0;
   #toHostAtMs = 0;
 
@@ -214,6 +216,7 @@ export class HostSocket extends EventEmitter<{ message: [string]; close: []; err
   }
 
   open(): void {
+    this.openedAtMs = this.#context.scheduler.nowMs;
     this.#toService(() => this.client.handleOpen());
   }
 
@@ -287,10 +290,10 @@ export class HostSocket extends EventEmitter<{ message: [string]; close: []; err
   /** A TCP connection keeps the order, so a late message delays those behind it. */
   #send(earliestMs: number, receiver: Actor, deliver: () => void): number {
     const { scheduler, random, faults } = this.#context;
-    const isLate = faults.choose('late requests', 0.01);
+    const isLate = faults.choose('late requests', 0.01, this.hostName);
     const delayMs = isLate ? random.exponential(4_000) : random.between(0.5, 20);
     const arrivesAtMs = Math.max(earliestMs, scheduler.nowMs + delayMs);
-    if (!this.#isSilent) {
+    if (!this.isSilent) {
       scheduler.schedule(arrivesAtMs - scheduler.nowMs, deliver, receiver);
     }
     return arrivesAtMs;
@@ -298,12 +301,12 @@ export class HostSocket extends EventEmitter<{ message: [string]; close: []; err
 
   #maybeBreak(): void {
     const { faults } = this.#context;
-    if (this.#isClosed || this.#isSilent) {
+    if (this.#isClosed || this.isSilent) {
       return;
     }
-    if (faults.choose('silent sockets', 0.01)) {
-      this.#isSilent = true;
-    } else if (faults.choose('broken sockets', 0.01)) {
+    if (faults.choose('silent sockets', 0.01, this.hostName)) {
+      this.isSilent = true;
+    } else if (faults.choose('broken sockets', 0.01, this.hostName)) {
       this.#closeHostEnd();
       this.#context.scheduler.schedule(
         5,
@@ -423,7 +426,7 @@ export class SimulatedProxy {
     const method = request.method ?? 'GET';
     const app = instance?.app;
     await scheduler.sleep(random.between(0.5, 10));
-    if (instance === null || !app || faults.choose('lost requests', 0.01)) {
+    if (instance === null || !app || faults.choose('lost requests', 0.01, 'clients')) {
       throw new ConnectionError('connection refused');
     }
     const { actor } = instance;
@@ -450,7 +453,7 @@ export class SimulatedProxy {
         remoteAddress: '10.0.0.1',
       } as InjectOptions);
       faults.recordStep('answers a client', actor);
-      isLost = faults.choose('lost answers', 0.01);
+      isLost = faults.choose('lost answers', 0.01, 'clients');
       const answer = {
         status: response.statusCode,
         headers: response.headers,
@@ -501,7 +504,7 @@ export class SimulatedProxy {
       }
     };
     const socket = new ClientSocket(this.#context, instance?.actor ?? WORLD);
-    if (instance === null || !app || faults.choose('refused sockets', 0.05)) {
+    if (instance === null || !app || faults.choose('refused sockets', 0.05, 'clients')) {
       end();
       return socket;
     }

@@ -29,6 +29,8 @@ export interface Payment {
   issuedAtMs: number | null;
   /** When a client first saw it; null: not yet. */
   listedAtMs: number | null;
+  /** Whether nothing failed around it, so that everything about it had to be prompt. */
+  wasHealthy: boolean;
 }
 
 /** A setting of a recipient, from when a wallet requested it. */
@@ -88,7 +90,7 @@ export class Truth {
 
   addPayment(invoice: Invoice, paidAtMs: number): Payment {
     const { quoteId, recipient } = invoice;
-    const unknown = { pendingAtMs: null, issuedAtMs: null, listedAtMs: null };
+    const unknown = { pendingAtMs: null, issuedAtMs: null, listedAtMs: null, wasHealthy: false };
     const payment = { invoice, quoteId, paidAtMs, ...unknown };
     invoice.payment = payment;
     this.paymentsByQuoteId.set(quoteId, payment);

@@ -68,7 +68,7 @@ export function openSession(
       events.onClose(hadError);
     },
   });
-  if (faults.choose('silent sockets', 0.05)) {
+  if (faults.choose('silent sockets', 0.05, 'clients')) {
     scheduler.schedule(random.between(1_000, 60_000), () => {
       session.endedAtMs ??= scheduler.nowMs;
       socket.fallSilent();

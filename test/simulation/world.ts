@@ -10,6 +10,7 @@ import {
   getLastDeadlineMs,
   isComplete,
 } from './final-checks.ts';
+import { Health } from './health.ts';
 import { describeLogLine, FAULT, History } from './history.ts';
 import { NameSale } from './name-sale.ts';
 import { Operator } from './operator.ts';
@@ -56,6 +57,7 @@ export class World {
   readonly history: History;
   readonly faults: FaultPlan;
   readonly truth: Truth;
+  readonly health = new Health(this);
   readonly referee: Referee;
   readonly scenario: Scenario;
   readonly database: SimulatedDatabase;
@@ -93,9 +95,10 @@ export class World {
     this.history = new History(this.scheduler, options.isRecording);
     const isAllowed = (kind: FaultKind) =>
       !options.without?.has(kind) && (options.only?.has(kind) ?? true);
-    this.faults = new FaultPlan(this.random.fork('faults'), isAllowed, (kind) =>
-      this.history.add(FAULT, () => `${kind} (${currentActor().name})`),
-    );
+    this.faults = new FaultPlan(this.random.fork('faults'), isAllowed, (kind, place) => {
+      this.history.add(FAULT, () => `${kind} (${currentActor().name})`);
+      this.health.recordFault(kind, place);
+    });
     this.scenario = { ...chooseScenario(this.random), ...options.scenario };
     noteCollections(this.scenario.checksLeaks);
     const { scheduler, faults, history, scenario } = this;
@@ -118,7 +121,8 @@ export class World {
       return mint;
     });
     this.truth = new Truth(scheduler, this.mints);
-    this.referee = new Referee({ ...parts, database: this.database, truth: this.truth });
+    const { database, truth, health } = this;
+    this.referee = new Referee({ ...parts, database, truth, health });
     const zapRandom = this.random.fork('zaps');
     this.relays = Array.from({ length: scenario.relays }, (_, index) => {
       const host = `relay-${index + 1}.example`;
