@@ -160,6 +160,10 @@ export class WatchedQuotes implements SubscribableQuotes {
   /** Excludes a quote from batches. */
   readAlone(quote: WatchedQuote): void {
     quote.batchLimit = 0;
+    // A notification may have rescheduled it during the poll. Otherwise it would block the others, for which batches fail.
+    if (!isBeingPolled(quote)) {
+      this.#reschedule(quote);
+    }
   }
 
   /** Delays the next poll of a quote whose read failed. */
@@ -177,7 +181,7 @@ export class WatchedQuotes implements SubscribableQuotes {
       return;
     }
     if (observation === null) {
-      this.readAlone(quote);
+      quote.batchLimit = 0;
     } else {
       quote.batchLimit = Math.min(Math.max(1, quote.batchLimit * 2), NO_BATCH_LIMIT);
     }

@@ -284,6 +284,20 @@ describe('a mint that rejects batches', () => {
     expect(reports).toMatchObject([{ quoteId: 'id-3', state: 'PAID' }]);
   });
 
+  it('gets batches of the others if it omits a quote whose subscription is confirmed meanwhile', async () => {
+    mint.respondToBatch = () => REJECTED;
+    watch(['omitted', ...createQuoteIds(8)]);
+    await poll(0);
+    mint.respondToBatch = (batch) => {
+      quotes.handleSubscribed(['omitted']);
+      return mint.find(batch.filter((quoteId) => quoteId !== 'omitted'));
+    };
+    await poll(10 * SECOND_MS);
+    pay(...createQuoteIds(8));
+    await poll(10 * SECOND_MS);
+    expect(reports).toHaveLength(8);
+  });
+
   it('gets none while it refuses them for a minute, and the 16 most urgent quotes are read alone', async () => {
     watch(createQuoteIds(3));
     watch(createQuoteIds(30, 'old'), { createdAtMs: nowMs - 5 * HOUR_MS });
