@@ -66,10 +66,10 @@ export function getLastDeadlineMs(world: World): number {
   return Math.max(0, ...missing.map(({ deadlineMs }) => deadlineMs));
 }
 
-function listMissing({ truth, referee, faultsEndedAtMs }: World, untilMs: number) {
+function listMissing({ truth, referee }: World, untilMs: number) {
   const missing: { payment: Payment; change: 'paid' | 'issued'; deadlineMs: number }[] = [];
   const add = (payment: Payment, change: 'paid' | 'issued') => {
-    const deadlineMs = getNoticeDeadlineMs(payment, change, faultsEndedAtMs);
+    const deadlineMs = getNoticeDeadlineMs(payment, change, referee.faultsEndedAtMs);
     if (!isForgotten(payment, deadlineMs)) {
       missing.push({ payment, change, deadlineMs });
     }
@@ -83,7 +83,7 @@ function listMissing({ truth, referee, faultsEndedAtMs }: World, untilMs: number
       issuedAtMs < untilMs &&
       // Old mints have no state for it.
       invoice.mint.switches.stateStyle !== 'paid' &&
-      !referee.isListedAsIssued(quoteId)
+      referee.getListedAsIssuedMs(quoteId) === Number.POSITIVE_INFINITY
     ) {
       add(payment, 'issued');
     }
@@ -104,8 +104,9 @@ export async function checkWallets({ wallets, truth, referee, scheduler }: World
       const missing = truth
         .paymentsOf(wallet.key.pubkey)
         .filter(({ listedAtMs }) => listedAtMs !== null && listedAtMs < startedAtMs)
-        .filter(({ quoteId }) => !wallet.known.has(quoteId));
-      for (const { quoteId } of wallet.mayMiss ? [] : missing) {
+        .filter(({ quoteId }) => !wallet.known.has(quoteId))
+        .filter(({ paidAtMs }) => paidAtMs > wallet.mayMissUntilMs);
+      for (const { quoteId } of missing) {
         referee.report('each wallet finds every payment', `${wallet.actor.name}: ${quoteId}`);
       }
     });
@@ -130,7 +131,7 @@ export function checkSockets(world: World): void {
 }
 
 function checkUpdates(
-  { scheduler, referee }: World,
+  { scheduler, referee, health }: World,
   session: SocketSession,
   payment: Payment,
   change: 'paid' | 'issued',
@@ -164,11 +165,15 @@ function checkUpdates(
   const isNew =
     changedAtMs > authenticatedAtMs ||
     (change === 'paid' && knownAtStart !== null && !knownAtStart.has(quoteId));
-  const isShown =
+  const shownAtMs =
     change === 'paid'
-      ? listedAtMs !== null && listedAtMs < scheduler.nowMs - 10_000
-      : referee.isListedAsIssued(quoteId) && changedAtMs < scheduler.nowMs - 10_000;
-  if (isNew && isShown && session.endedAtMs === null && firstAtMs === undefined) {
+      ? (listedAtMs ?? Number.POSITIVE_INFINITY)
+      : referee.getListedAsIssuedMs(quoteId);
+  const isOpen = session.endedAtMs === null;
+  const isDue = shownAtMs + (isOpen ? 10_000 : RESTART_MS) < endedAtMs;
+  // A process that was suspended sent nothing.
+  const mustBeSent = isDue && (isOpen || !health.isDisturbed(shownAtMs));
+  if (isNew && mustBeSent && firstAtMs === undefined) {
     referee.report('every socket gets updates', describe());
   }
 }

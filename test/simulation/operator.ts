@@ -63,12 +63,15 @@ export class Operator {
 
   async #block({ npub, pubkey }: NostrKey): Promise<void> {
     const { scheduler, random, truth } = this.#world;
-    truth.blockedPubkeys.add(pubkey);
+    truth.blockedUntilMs.set(pubkey, Number.POSITIVE_INFINITY);
     const blocked = await this.#run(['user', 'block', npub, '--reason', 'simulated']);
     const fromMs = scheduler.nowMs + BLOCK_DELAY_MS;
     await scheduler.sleep(random.exponential(60_000));
     const untilMs = scheduler.nowMs;
     const unblocked = await this.#run(['user', 'unblock', npub]);
+    if (unblocked?.exitCode === 0) {
+      truth.blockedUntilMs.set(pubkey, scheduler.nowMs + BLOCK_DELAY_MS);
+    }
     if (blocked?.exitCode === 0) {
       this.#blocks.push({ pubkey, fromMs, untilMs });
     }
@@ -233,7 +236,7 @@ export class Operator {
 }
 
 /**
- * How long payers of a blocked recipient may still get invoices: a query that was sent before the change may be answered
- * at the statement timeout, and if the notification is lost, its result is cached for five seconds.
+ * How long processes may use the state before a change: a query that was sent before it may be answered at the statement
+ * timeout, and if the notification is lost, its result is cached for five seconds.
  */
 const BLOCK_DELAY_MS = 15_000;

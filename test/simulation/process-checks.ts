@@ -84,18 +84,16 @@ function checkMintSockets(world: World, contested: Map<string, number>): void {
 }
 
 /** Checks that no two processes redeem the same token at once, deliver the same receipt, or keep polling the same mint. */
-function watchRequests({ network, scheduler, referee, instances, health }: World): void {
+function watchRequests({ network, scheduler, referee, health }: World): void {
   // Leases of purchases and deliveries use the clocks of the processes, and a suspended process loses them.
   const mayOverlap = (one: Actor, other: Actor) =>
     health.isDisturbed(scheduler.nowMs - LEASE_AND_REQUEST_MS, [one.clock, other.clock]);
-  const isServing = (actor: Actor) =>
-    instances.some((instance) => instance.isServing && instance.actor === actor);
   const deliveries = new Map<string, { actor: Actor; atMs: number }>();
   const polls = new Map<string, { actor: Actor; turnsSinceMs: number; turnAtMs: number }>();
   const checkSwap = (actor: Actor, url: string, body: string) => {
     const { inputs } = JSON.parse(body);
     for (const [other, otherActor] of network.requestsInFlight) {
-      const isOther = other.url === url && otherActor !== actor && isServing(otherActor);
+      const isOther = other.url === url && otherActor !== actor && otherActor.isAlive;
       if (
         isOther &&
         !mayOverlap(actor, otherActor) &&
@@ -111,7 +109,7 @@ function watchRequests({ network, scheduler, referee, instances, health }: World
     deliveries.set(delivery, { actor, atMs: scheduler.nowMs });
     // A retry comes later.
     const isRecent = last !== undefined && scheduler.nowMs - last.atMs < 3_000;
-    const isOther = isRecent && last.actor !== actor && isServing(last.actor);
+    const isOther = isRecent && last.actor !== actor && last.actor.isAlive;
     if (isOther && !mayOverlap(actor, last.actor)) {
       referee.report(
         'one process per delivery',
@@ -126,8 +124,7 @@ function watchRequests({ network, scheduler, referee, instances, health }: World
       return;
     }
     // Two processes that both poll a mint take turns. After a takeover, there is only one turn.
-    const isTakingTurns =
-      last !== undefined && isServing(last.actor) && nowMs - last.turnAtMs < 10_000;
+    const isTakingTurns = last?.actor.isAlive === true && nowMs - last.turnAtMs < 10_000;
     const turnsSinceMs = isTakingTurns ? last.turnsSinceMs : nowMs;
     polls.set(url, { actor, turnsSinceMs, turnAtMs: nowMs });
     if (last !== undefined && nowMs - turnsSinceMs > MAX_TURNS_MS) {

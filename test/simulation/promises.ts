@@ -22,8 +22,8 @@ export const RESTART_MS = 60_000;
 /** The poll interval of a new quote. Such quotes are polled before others. */
 const URGENT_MS = 4_000;
 
-/** A subscription that lost a message lets polls wait five times as long. */
-const SUBSCRIBED_INTERVAL_FACTOR = 5;
+/** The longest poll interval without a subscription. */
+const MAX_INTERVAL_MS = 2 * 3_600_000;
 
 /** A response without a request to a mint: up to 5 s until a connection works, and three statements (docs/security.md). */
 const DATABASE_REQUEST_MS = 5_000 + 3 * 8_000;
@@ -49,8 +49,7 @@ export function getNoticeMs(payment: Payment, change: 'paid' | 'issued'): number
     return SUBSCRIBED_MS + (isGap ? SUBSCRIPTION_CHECK_MS + getQueueMs(mint, URGENT_MS) : 0);
   }
   const atMs = change === 'paid' ? payment.paidAtMs : (payment.issuedAtMs ?? payment.paidAtMs);
-  const factor = isSubscribed ? SUBSCRIBED_INTERVAL_FACTOR : 1;
-  const intervalMs = factor * getPollIntervalMs(payment, change, atMs);
+  const intervalMs = getPollIntervalMs(payment, change, atMs, isSubscribed);
   return intervalMs + POLL_AND_RECORD_MS + getQueueMs(mint, intervalMs);
 }
 
@@ -71,7 +70,7 @@ export function getNoticeDeadlineMs(
   // While the mint is gone for hours, no poll succeeds, so that most are due when it is back.
   const goneSinceMs = mint.goneForHoursSinceMs ?? fromMs;
   const lastPollAtMs = changedAtMs <= goneSinceMs ? Math.min(fromMs, goneSinceMs) : fromMs;
-  const intervalMs = SUBSCRIBED_INTERVAL_FACTOR * getPollIntervalMs(payment, change, lastPollAtMs);
+  const intervalMs = getPollIntervalMs(payment, change, lastPollAtMs, true);
   const dueAtMs = Math.max(fromMs, lastPollAtMs + intervalMs);
   return dueAtMs + POLL_AND_RECORD_MS + getQueueMs(mint, intervalMs);
 }
@@ -94,12 +93,19 @@ function getQueueMs(mint: SimulatedMint, intervalMs: number): number {
   return readsMs + rejectionsMs + (switches.rateLimit === null ? 0 : RATE_LIMIT_MS);
 }
 
-/** ADR 33: each twentieth of the age, and longer after the expiry. A paid quote: each thirtieth of the time since then. */
+/** ADR 33. A subscription that lost a message lets polls wait five times as long, but at most twice the longest interval. */
 function getPollIntervalMs(
-  { invoice, paidAtMs }: Payment,
+  payment: Payment,
   change: 'paid' | 'issued',
   atMs: number,
-) {
+  isSubscribed: boolean,
+): number {
+  const intervalMs = Math.min(growInterval(payment, change, atMs), MAX_INTERVAL_MS);
+  return isSubscribed ? Math.min(5 * intervalMs, 2 * MAX_INTERVAL_MS) : intervalMs;
+}
+
+/** Each twentieth of the age, and longer after the expiry. A paid quote: each thirtieth of the time since then. */
+function growInterval({ invoice, paidAtMs }: Payment, change: 'paid' | 'issued', atMs: number) {
   if (change === 'issued') {
     return Math.max(15_000, (atMs - paidAtMs) / 30);
   }

@@ -1,7 +1,7 @@
 import type { FaultPlan } from './faults.ts';
 import type { Health } from './health.ts';
 import type { History } from './history.ts';
-import { getNoticeMs } from './promises.ts';
+import { getNoticeDeadlineMs, getNoticeMs } from './promises.ts';
 import type { Actor, Scheduler } from './scheduler.ts';
 import type { SimulatedDatabase } from './simulated-database.ts';
 import type { ClientRequest, ClientResponse } from './simulated-network.ts';
@@ -50,6 +50,8 @@ export class Referee {
   readonly #settledAtMs = new Map<string, number>();
   /** Since when nothing has failed, nor anything that failed had an effect. */
   calmSinceMs = Number.POSITIVE_INFINITY;
+  /** Since when no more faults happen. */
+  faultsEndedAtMs = Number.POSITIVE_INFINITY;
 
   constructor(context: RefereeContext) {
     this.#context = context;
@@ -242,14 +244,29 @@ export class Referee {
       if (payment === null) {
         this.report('settled only if paid', quoteId);
       }
-    } else if (settledAtMs !== undefined && settledAtMs < sentAtMs && !isBeingIssued(payment)) {
+    } else if (payment === null || this.#mayBeInflight(payment, sentAtMs)) {
+      return;
+    } else if (settledAtMs !== undefined && settledAtMs < sentAtMs) {
       this.report('settled stays true', quoteId);
-    } else if (payment !== null && this.isCalm(payment.paidAtMs) && !isBeingIssued(payment)) {
+    } else if (this.isCalm(payment.paidAtMs)) {
       const dueAtMs = payment.paidAtMs + getNoticeMs(payment, 'paid');
       if (sentAtMs > dueAtMs && !isForgotten(payment, dueAtMs)) {
         this.report('settled soon', quoteId);
       }
     }
+  }
+
+  /** Whether the service may still believe what the mint reported while it issued the ecash: PENDING. */
+  #mayBeInflight(payment: Payment, sentAtMs: number): boolean {
+    const { quoteId, pendingAtMs, issuedAtMs } = payment;
+    if (pendingAtMs === null || this.getListedAsIssuedMs(quoteId) < sentAtMs) {
+      return false;
+    }
+    const dueAtMs =
+      issuedAtMs !== null && this.isCalm(issuedAtMs)
+        ? issuedAtMs + getNoticeMs(payment, 'issued')
+        : getNoticeDeadlineMs(payment, 'issued', this.faultsEndedAtMs);
+    return issuedAtMs === null || sentAtMs < dueAtMs || isForgotten(payment, dueAtMs);
   }
 
   /** A response to a wallet. */
@@ -283,7 +300,7 @@ export class Referee {
   /** A payer got no invoice. */
   checkRefusal(pubkey: string, sentAtMs: number, text: string): void {
     const { truth, scheduler } = this.#context;
-    if (truth.blockedPubkeys.has(pubkey)) {
+    if (sentAtMs < (truth.blockedUntilMs.get(pubkey) ?? 0)) {
       return;
     }
     const { mints } = truth.listSettings(pubkey, sentAtMs, scheduler.nowMs, MAX_SETTING_AGE_MS);
@@ -301,8 +318,9 @@ export class Referee {
     return this.getPaidAt(quoteId) !== -1;
   }
 
-  isListedAsIssued(quoteId: string): boolean {
-    return this.#sightings.get(quoteId)?.issuedAtMs != null;
+  /** When a client first saw it as ISSUED. */
+  getListedAsIssuedMs(quoteId: string): number {
+    return this.#sightings.get(quoteId)?.issuedAtMs ?? Number.POSITIVE_INFINITY;
   }
 }
 
@@ -321,9 +339,4 @@ function createSighting(): Sighting {
     position: null,
     issuedAtMs: null,
   };
-}
-
-/** `settled` is true for PAID and ISSUED only. So it is false from when the mint reports PENDING until it is known to be issued. */
-function isBeingIssued(payment: Payment | null): boolean {
-  return payment?.pendingAtMs != null;
 }

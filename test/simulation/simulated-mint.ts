@@ -168,8 +168,8 @@ export class SimulatedMint implements SimulatedHost {
   }
 
   deleteExpired(beforeUnixSeconds: number): void {
-    for (const { id, expiresAt } of this.state.quotes.byId.values()) {
-      if (expiresAt < beforeUnixSeconds) {
+    for (const { id, expiresAt, state } of this.state.quotes.byId.values()) {
+      if (expiresAt < beforeUnixSeconds && state !== 'PENDING') {
         this.#delete(id);
       }
     }

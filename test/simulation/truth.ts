@@ -47,8 +47,8 @@ export class Truth {
   readonly invoices: Invoice[] = [];
   /** Words that no log line may contain, besides quote ids. */
   readonly secrets = new Set<string>();
-  /** Recipients that the operator has blocked at times. */
-  readonly blockedPubkeys = new Set<string>();
+  /** Until when recipients that the operator blocks may get no invoices. */
+  readonly blockedUntilMs = new Map<string, number>();
   readonly paymentsByQuoteId = new Map<string, Payment>();
   readonly paymentsByPubkey = new Map<string, Payment[]>();
   readonly #settingsByPubkey = new Map<string, Requested<Setting>[]>();

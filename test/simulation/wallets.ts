@@ -18,8 +18,8 @@ export class Wallet {
   readonly client: WalletClient;
   readonly sessions: SocketSession[] = [];
   readonly known = new Map<string, ListedQuote>();
-  /** Whether it may have missed payments for a reason that the documents name. */
-  mayMiss = false;
+  /** Until then, it may have missed payments for a reason that the documents name. */
+  mayMissUntilMs = -1;
   readonly #world: World;
   readonly #redeems: 'at once' | 'late' | 'never';
   readonly #usesSocket: boolean;
@@ -142,7 +142,9 @@ export class Wallet {
     const totals = pages.map(({ total }) => total);
     const [first = 0] = this.kind === 'nutshell' ? [this.#lastTotal ?? 0] : totals;
     this.#lastTotal = totals.at(-1) ?? 0;
-    this.mayMiss ||= Math.max(...totals) - first > 50;
+    if (Math.max(...totals) - first > 50) {
+      this.mayMissUntilMs = Math.max(this.mayMissUntilMs, this.#world.scheduler.nowMs);
+    }
   }
 
   #advanceWatermark(quotes: readonly ListedQuote[]): void {
@@ -153,8 +155,10 @@ export class Wallet {
       advance(quotes.map(({ paidAt }) => paidAt));
     } else if (this.kind === 'cdk') {
       advance(quotes.map(({ createdAt }) => createdAt));
-      // The clock was set back by more than five seconds (ADR 40).
-      this.mayMiss ||= quotes.some(({ createdAt, paidAt }) => createdAt > paidAt);
+      // The clock was set back by more than five seconds (ADR 40). Payments are missed until it shows the watermark again.
+      if (quotes.some(({ createdAt, paidAt }) => createdAt > paidAt)) {
+        this.mayMissUntilMs = Number.POSITIVE_INFINITY;
+      }
     } else if (this.kind === 'cashu.me') {
       advance(quotes.map(({ paidAt }) => paidAt - 1));
     }
@@ -175,7 +179,14 @@ export class Wallet {
     const mint = mints.find(({ url }) => url === mintUrl);
     const delayMs =
       this.#redeems === 'late' ? random.exponential(300_000) : random.between(50, 500);
-    scheduler.schedule(delayMs, () => void mint?.issue(quoteId), mint?.actor);
+    const redeem = () => {
+      if (mint?.actor.isAlive) {
+        scheduler.start(mint.actor, async () => void (await mint.issue(quoteId)));
+      } else {
+        scheduler.schedule(REDEEM_RETRY_MS, redeem, this.actor);
+      }
+    };
+    scheduler.schedule(delayMs, redeem, this.actor);
   }
 
   #connect(attempt = 0): void {
@@ -238,3 +249,6 @@ export class Wallet {
     return response !== null;
   }
 }
+
+/** While the mint is gone. */
+const REDEEM_RETRY_MS = 60_000;

@@ -82,7 +82,6 @@ export class World {
   /** Ids and secrets in log lines, each with a line. */
   readonly loggedWords = new Map<string, string>();
   failedInvoices = 0;
-  faultsEndedAtMs = 0;
   #endChecks = () => {};
   #payerCount = 0;
 
@@ -188,7 +187,7 @@ export class World {
     startFaults(this);
     await scheduler.runUntil(1_000 + scenario.activeMs);
     endFaults(this);
-    this.faultsEndedAtMs = scheduler.nowMs;
+    this.referee.faultsEndedAtMs = scheduler.nowMs;
     await this.#recover();
     if (hasOutage) {
       await this.#runOutage();
@@ -196,7 +195,7 @@ export class World {
     if (scenario.hasCalmPhase && (this.faults.kinds.length > 0 || hasOutage)) {
       await this.#runCalmPhase();
     }
-    this.zapReferee?.checkEnd(this.faultsEndedAtMs);
+    this.zapReferee?.checkEnd(this.referee.faultsEndedAtMs);
     checkPayments(this);
     await checkWallets(this);
     checkSockets(this);
@@ -230,9 +229,7 @@ export class World {
       return;
     }
     for (const mint of this.mints) {
-      if (![...mint.state.quotes.byId.values()].some((quote) => quote.state === 'PENDING')) {
-        mint.deleteExpired((wallClockMs() - quoteRetentionMs) / 1_000);
-      }
+      mint.deleteExpired((wallClockMs() - quoteRetentionMs) / 1_000);
     }
     this.scheduler.schedule(30_000, () => this.#deleteOldQuotes(), WORLD);
   }
@@ -260,7 +257,7 @@ export class World {
     for (const host of hosts) {
       host.start();
     }
-    this.faultsEndedAtMs = scheduler.nowMs;
+    this.referee.faultsEndedAtMs = scheduler.nowMs;
     await this.#recover();
   }
 
@@ -288,7 +285,8 @@ export class World {
   async #recover(): Promise<void> {
     const { scheduler, zapReferee, sale } = this;
     const startedAtMs = scheduler.nowMs;
-    const receiptsDueAtMs = (zapReferee?.computeRetryMs(this.faultsEndedAtMs) ?? 0) + 65_000;
+    const receiptsDueAtMs =
+      (zapReferee?.computeRetryMs(this.referee.faultsEndedAtMs) ?? 0) + 65_000;
     for (;;) {
       const areListsComplete = isComplete(this, startedAtMs);
       const areOthersComplete = (zapReferee?.isComplete() ?? true) && (sale?.isQuiet() ?? true);

@@ -175,15 +175,26 @@ export class ZapReferee {
 
   /** Only one of several invoices with the same zap request gets a receipt. */
   #findZapsWithoutReceipt(): ZapInvoice[] {
-    const limit = this.#context.settings.maxReceiptsPerHour ?? Infinity;
-    const paid = [...this.#invoices.values()].filter((invoice) => this.#deservesReceipt(invoice));
-    const byRecipient = Map.groupBy(paid, ({ recipient }) => recipient.pubkey);
-    return [...byRecipient.values()].flatMap((invoices) => {
-      const zaps = new Map(invoices.map((invoice) => [invoice.zapRequest.id, invoice]));
-      const without = [...zaps].filter(([id]) => !this.#receiptsByZapRequest.has(id));
-      const isLimitReached = zaps.size - without.length >= limit;
-      return isLimitReached ? [] : without.map(([, invoice]) => invoice);
+    return [...this.#invoices.values()].filter(
+      (invoice) =>
+        this.#deservesReceipt(invoice) &&
+        !this.#receiptsByZapRequest.has(invoice.zapRequest.id) &&
+        !this.#isLimitReached(invoice),
+    );
+  }
+
+  /** Whether the recipient got as many receipts in the hour before the payment as the operator allows. */
+  #isLimitReached({ recipient, payment }: ZapInvoice): boolean {
+    const paidAt = this.#context.referee.getPaidAt(payment?.quoteId ?? '');
+    const recent = [...this.#receipts.values()].filter(({ event, invoice }) => {
+      const ageSeconds = paidAt - event.created_at;
+      // A payment may be dated some seconds after it is recorded.
+      const isOfLastHour = ageSeconds > -10 && ageSeconds < 3_610;
+      return (
+        invoice.recipient.pubkey === recipient.pubkey && (isOfLastHour || this.#clocksMayDiffer)
+      );
     });
+    return recent.length >= (this.#context.settings.maxReceiptsPerHour ?? Number.POSITIVE_INFINITY);
   }
 
   #findRelaysWithout({ event, invoice }: Receipt): SimulatedRelay[] {
