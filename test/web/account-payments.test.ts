@@ -207,6 +207,23 @@ it('says that more payments are arriving if the server has counted more than it 
   await page.getByText('3 more payments are arriving…').waitFor();
 });
 
+it('offers to collect if payments that the server does not count may wait', async () => {
+  const wallet = environment.newWallet();
+  await insertPaidQuotes(environment.database, wallet.pubkey, 2);
+  const page = await openAccount(browser, wallet, {
+    prepare: (newPage) =>
+      newPage.route('**/api/v2/wallet/summary', async (route) => {
+        const response = await route.fetch();
+        const { data } = await response.json();
+        const waiting = { ...data.waiting, locked: 2 };
+        await route.fulfill({ response, json: { data: { ...data, waiting, complete: false } } });
+      }),
+  });
+  const content = section(page, 'Waiting to be collected');
+  await content.getByText('2 payments (among your latest 2 payments)').waitFor();
+  await content.getByRole('link', { name: 'Collect', exact: true }).waitFor();
+});
+
 it('shows the collection of old payments, on their page and in the totals', async () => {
   const wallet = environment.newWallet();
   const payments = Array<number>(12).fill(21).map(toPayment);

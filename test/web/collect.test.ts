@@ -7,6 +7,7 @@ import { expect, it, onTestFinished } from 'vitest';
 import type { Hold, HoldPoint } from '../../demo/test-mint/holds.ts';
 import { requireChromium } from '../../scripts/chromium.ts';
 import { killProcessesWithFolder } from '../../scripts/remaining-processes.ts';
+import { FIRST_PAID_AT_MS, insertPaidQuotes } from '../helpers/recipients/quote-fixtures.ts';
 import type { RecipientClient } from '../helpers/recipients/recipient-client.ts';
 import {
   receivePayment,
@@ -158,6 +159,18 @@ it('collects payments and hands them over as tokens, which it lists until they a
   await waitForEcash(page, 2_021);
   await expect(takeToken(rest)).rejects.toThrow(/spent/);
   expect(await takeEverything(page)).toBe(2_021);
+});
+
+it('finds a payment that is older than those that the server counts', async () => {
+  const wallet = environment.newWallet();
+  const collected = Array.from({ length: 2_000 }, (_, index) => ({
+    paidAtMs: FIRST_PAID_AT_MS + (index + 1) * 1_000,
+    state: 'ISSUED' as const,
+  }));
+  const waiting = { paidAtMs: FIRST_PAID_AT_MS, amountSat: 2_100 };
+  await insertPaidQuotes(environment.database, wallet.pubkey, [waiting, ...collected]);
+  const page = await openCollect(wallet);
+  await section(page, 'Waiting').getByText('2,100 sats').waitFor();
 });
 
 it('pays a Lightning address and an invoice, and shows the fee before', async () => {

@@ -42,9 +42,13 @@ type PaymentsProps = ReturnType<typeof usePayments>;
 
 /** Has the same height before and after the payments have been read, unless the page for collecting cannot help. */
 function WaitingSection({ page, problem }: PaymentsProps) {
-  const waiting = page?.summary.waiting;
+  const { waiting, complete } = page?.summary ?? {};
+  // Older payments, which the server does not count, may not be locked.
   const isLocked =
-    waiting !== undefined && waiting.locked > 0 && waiting.locked === waiting.payments;
+    waiting !== undefined &&
+    complete === true &&
+    waiting.locked > 0 &&
+    waiting.locked === waiting.payments;
   return (
     <Section title={t('account.waitingTitle')}>
       {page ? (
@@ -58,7 +62,10 @@ function WaitingSection({ page, problem }: PaymentsProps) {
       {isLocked && <p>{t('account.allLocked')}</p>}
       <p class="row">
         {!isLocked && (
-          <a class={waiting?.payments ? 'button' : 'button secondary'} href={link('/collect')}>
+          <a
+            class={waiting?.payments || complete === false ? 'button' : 'button secondary'}
+            href={link('/collect')}
+          >
             {t('account.collect')}
           </a>
         )}

@@ -11,10 +11,19 @@ export interface Payment {
   quoteId: string;
   amount: number;
   state: 'PAID' | 'ISSUED' | 'INFLIGHT';
-  locked?: boolean;
+  locked: boolean;
   comment?: string;
   tag?: string;
   zapRequest?: string;
+}
+
+/** From `GET /api/v2/wallet/summary`. */
+export interface Summary {
+  payments: number;
+  amount: number;
+  waiting: { payments: number; amount: number; locked: number };
+  /** False if the user has older payments, which are not counted. */
+  complete: boolean;
 }
 
 /** In CSV files, which programs read, in any language of the page. */
@@ -38,29 +47,41 @@ export function readPayerNote(payment: Payment): { comment: string; npub: string
   }
 }
 
-const EXPORT_PAGE_SIZE = 50;
-const DEFAULT_RETRY_SECONDS = 5;
-
 export async function exportPayments(
   api: ApiClient,
   signal: AbortSignal,
   onProgress: (readCount: number, total: number) => void,
 ): Promise<void> {
-  /** By mint and quote id. A payment may be read twice, because new ones move it to a later page. */
   const payments = new Map<string, Payment>();
-  let offset = 0;
-  let total: number | null = null;
-  while (total === null || offset < total) {
+  for await (const { quotes, total } of listPages(api)) {
+    signal.throwIfAborted();
+    for (const payment of quotes) {
+      payments.set(`${payment.mintUrl} ${payment.quoteId}`, payment);
+    }
+    onProgress(payments.size, total);
+  }
+  const date = new Date().toISOString().slice(0, 10);
+  saveFile(`payments-${date}.csv`, formatPaymentsCsv([...payments.values()]));
+}
+
+const PAGE_SIZE = 50;
+const DEFAULT_RETRY_SECONDS = 5;
+
+/**
+ * Reads the list of payments, newest first. A payment may be read twice, because new ones move it to a later page. Waits
+ * if the server limits requests.
+ */
+export async function* listPages(
+  api: ApiClient,
+): AsyncGenerator<{ quotes: readonly Payment[]; total: number }> {
+  for (let offset = 0, total = 1; offset < total; ) {
     try {
       const { data, metadata } = await api.request<{ quotes: Payment[] }>(
-        `/api/v2/wallet/quotes?limit=${EXPORT_PAGE_SIZE}&offset=${offset}`,
+        `/api/v2/wallet/quotes?limit=${PAGE_SIZE}&offset=${offset}`,
       );
-      for (const payment of data.quotes) {
-        payments.set(`${payment.mintUrl} ${payment.quoteId}`, payment);
-      }
       ({ total } = metadata);
-      offset += EXPORT_PAGE_SIZE;
-      onProgress(payments.size, total);
+      offset += PAGE_SIZE;
+      yield { ...data, total };
     } catch (error) {
       if (!(error instanceof ApiError && error.status === 429)) {
         throw error;
@@ -68,10 +89,7 @@ export async function exportPayments(
       const retryAfterMs = readRetryAfterMs(error.headers, DEFAULT_RETRY_SECONDS);
       await new Promise((resolve) => setTimeout(resolve, retryAfterMs));
     }
-    signal.throwIfAborted();
   }
-  const date = new Date().toISOString().slice(0, 10);
-  saveFile(`payments-${date}.csv`, formatPaymentsCsv([...payments.values()]));
 }
 
 function saveFile(name: string, content: string): void {

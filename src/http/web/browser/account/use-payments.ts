@@ -2,7 +2,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { pause } from '../pause.ts';
 import { readRetryAfterMs } from '../retry-after.ts';
 import { type ApiClient, ApiError } from './api-client.ts';
-import type { Payment } from './payments.ts';
+import type { Payment, Summary } from './payments.ts';
 import { describeProblem } from './problem-text.ts';
 import { SignerError } from './signer.ts';
 
@@ -21,12 +21,7 @@ export interface PaymentsPage {
   payments: readonly Payment[];
   offset: number;
   total: number;
-  summary: {
-    payments: number;
-    amount: number;
-    waiting: { payments: number; amount: number; locked: number };
-    complete: boolean;
-  };
+  summary: Summary;
 }
 
 interface PaymentsState {
@@ -103,8 +98,7 @@ async function pollPayments(
       );
       const currentPage = JSON.stringify({ data, metadata });
       if (currentPage !== previousPage || Date.now() >= summaryDueAtMs) {
-        const { data: summary } =
-          await api.request<PaymentsPage['summary']>('/api/v2/wallet/summary');
+        const { data: summary } = await api.request<Summary>('/api/v2/wallet/summary');
         summaryDueAtMs = Date.now() + MAX_SUMMARY_AGE_MS;
         previousPage = currentPage;
         const { total } = metadata;

@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ApiClient } from '../account/api-client.ts';
-import type { Payment } from '../account/payments.ts';
+import { listPages, type Payment, type Summary } from '../account/payments.ts';
 import type { AccountSession } from '../account/restore-session.ts';
 import {
   type Holding,
@@ -15,11 +15,6 @@ import {
 import { describeMintProblem } from './mint-problem.ts';
 import { MintWallet } from './mint-wallet.ts';
 
-/** From `GET /api/v2/wallet/quotes`. */
-type Quote = Payment & { locked: boolean };
-
-const PAGE_SIZE = 50;
-
 /** Tokens and payments are looked up after this time, then after twice as long each time: some mints limit requests. */
 const FIRST_LOOK_MS = 5_000;
 const MAX_LOOK_MS = 300_000;
@@ -31,7 +26,7 @@ export type WalletState = ReturnType<typeof useWallet>;
 
 /** What the user can collect, and the ecash that this browser keeps. */
 export function useWallet({ api, user: { pubkey } }: AccountSession) {
-  const [quotes, setQuotes] = useState<readonly Quote[]>([]);
+  const [quotes, setQuotes] = useState<readonly Payment[]>([]);
   const [stored, setStored] = useState({
     holdings: [] as readonly Holding[],
     collected: new Set<string>(),
@@ -149,24 +144,21 @@ export function listMints(items: readonly { mintUrl: string }[]): string[] {
   return [...new Set(items.map(({ mintUrl }) => mintUrl))];
 }
 
-/** Reads the list until it contains all payments that wait. */
-async function listWaitingQuotes(api: ApiClient): Promise<Quote[]> {
-  const { data: summary } = await api.request<{ waiting: { payments: number } }>(
-    '/api/v2/wallet/summary',
-  );
-  /** A payment may be read twice, because new ones move it to a later page. */
-  const waiting = new Map<string, Quote>();
-  for (let offset = 0, total = 1; offset < total; offset += PAGE_SIZE) {
-    if (waiting.size >= summary.waiting.payments) {
-      break;
-    }
-    const { data, metadata } = await api.request<{ quotes: Quote[] }>(
-      `/api/v2/wallet/quotes?limit=${PAGE_SIZE}&offset=${offset}`,
-    );
-    for (const quote of data.quotes.filter(({ state }) => state !== 'ISSUED')) {
+/** Reads the list until it contains all payments that wait. If the server has not counted all, reads the whole list. */
+async function listWaitingQuotes(api: ApiClient): Promise<Payment[]> {
+  const { data: summary } = await api.request<Summary>('/api/v2/wallet/summary');
+  const waiting = new Map<string, Payment>();
+  const isComplete = () => summary.complete && waiting.size >= summary.waiting.payments;
+  if (isComplete()) {
+    return [];
+  }
+  for await (const { quotes } of listPages(api)) {
+    for (const quote of quotes.filter(({ state }) => state !== 'ISSUED')) {
       waiting.set(toQuoteKey(quote.mintUrl, quote.quoteId), quote);
     }
-    total = metadata.total;
+    if (isComplete()) {
+      break;
+    }
   }
   return [...waiting.values()];
 }

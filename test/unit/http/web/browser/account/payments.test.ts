@@ -12,6 +12,7 @@ const PAYMENT: Payment = {
   expiresAt: 1_763_716_098,
   mintUrl: 'https://mint.example',
   quoteId: 'secret-quote-id',
+  locked: false,
   amount: 21,
   state: 'PAID',
 };
