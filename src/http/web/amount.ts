@@ -56,7 +56,7 @@ export function parseAmountInSats(
   unit: string,
   rates: readonly FiatRate[],
 ): number | TextKey {
-  if (unit === '' || unit === 'sats') {
+  if (isSats(unit)) {
     return parseAmount(text);
   }
   const rate = rates.find(({ currency }) => currency === unit);
@@ -70,6 +70,15 @@ export function parseAmountInSats(
     return amount === 'amount.fraction' ? 'amount.decimals' : amount;
   }
   return Math.round((amount + Number(`0.${decimals}`)) * rate.satsPerUnit);
+}
+
+/** Returns whether amounts in the unit can be converted. */
+export function hasUnit(unit: string, rates: readonly FiatRate[] = []): boolean {
+  return isSats(unit) || rates.some(({ currency }) => currency === unit);
+}
+
+function isSats(unit: string): boolean {
+  return unit === '' || unit === 'sats';
 }
 
 /** Such as `€1.29 or $1.41`. Small amounts get more digits. @param language BCP 47 */

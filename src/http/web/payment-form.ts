@@ -42,15 +42,20 @@ export function validatePayment(
   ];
 }
 
-/** Validates a payment link, which may contain only a comment, or nothing. */
+/**
+ * Validates a payment link, which may contain only a comment, or nothing.
+ *
+ * @param range null if unknown
+ */
 export function findLinkProblems(
   input: PaymentInput,
-  range: SatRange,
+  range: SatRange | null,
   maxCommentLength: number,
   rates: readonly FiatRate[] = [],
 ): FormProblem[] {
-  const validInput = input.amount ? input : { ...input, amount: `${range.minSat}`, unit: '' };
-  const result = validatePayment(validInput, range, maxCommentLength, rates);
+  const knownRange = range ?? { minSat: 0, maxSat: Number.POSITIVE_INFINITY };
+  const validInput = input.amount ? input : { ...input, amount: `${knownRange.minSat}`, unit: '' };
+  const result = validatePayment(validInput, knownRange, maxCommentLength, rates);
   return Array.isArray(result) ? result : [];
 }
 

@@ -18,7 +18,7 @@ import { isPageRequest, renderError } from '../errors.ts';
 import { jsonBody } from '../schemas.ts';
 import { sendStaticFile } from '../static-files.ts';
 import { type AccountSettings, accountPage, collectPage } from './account-pages.ts';
-import type { SatRange } from './amount.ts';
+import { hasUnit, type SatRange } from './amount.ts';
 import { type Assets, prepareAssets } from './assets.ts';
 import { type BrandingSettings, loadBranding } from './branding.ts';
 import { canLoadBrowserFiles } from './browser-files.ts';
@@ -156,10 +156,11 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
     problems: readonly FormProblem[],
   ) => {
     const { maxCommentLength } = context;
-    const amount = removeSecretKeys(input.amount);
     const comment = removeSecretKeys(input.comment);
     const { amountsSat } = web;
     const fiat = getRates();
+    // Without its unit, the amount would be in sats.
+    const amount = hasUnit(input.unit, fiat?.rates) ? removeSecretKeys(input.amount) : '';
     const form = { ...input, range, amountsSat, maxCommentLength, amount, comment, problems, fiat };
     return sendPage(reply, web, (language) => paymentPage(language, payee, form));
   };
@@ -201,9 +202,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
       }
       const range = await waitForMint(getSatRange(payee, context));
       const { maxCommentLength } = context;
-      const problems = range
-        ? findLinkProblems(request.query, range, maxCommentLength, getRates()?.rates)
-        : [];
+      const problems = findLinkProblems(request.query, range, maxCommentLength, getRates()?.rates);
       return sendPaymentPage(reply, payee, range, request.query, problems);
     },
   );

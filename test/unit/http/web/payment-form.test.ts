@@ -5,7 +5,7 @@ import {
   parseAmount,
   parseAmountInSats,
 } from '../../../../src/http/web/amount.ts';
-import { validatePayment } from '../../../../src/http/web/payment-form.ts';
+import { findLinkProblems, validatePayment } from '../../../../src/http/web/payment-form.ts';
 
 const LOCALES = ['en', 'en-IN', 'de', 'de-CH', 'fr', 'es', 'pl', 'sv', 'pt-PT', 'ja', 'hi', 'he'];
 
@@ -82,6 +82,16 @@ describe('an amount in a currency', () => {
   ])('%i sats are shown in %s as %s', (sats, language, text) => {
     expect(formatInCurrencies(sats, rates, language).replace('\u00a0', ' ')).toBe(text);
   });
+});
+
+it.each([
+  ['10', 'EUR', ['amount.noExchangeRate']],
+  ['1.5', '', ['amount.fraction']],
+  ['10', 'sats', []],
+  ['', '', []],
+])('checks the amount %j in %j of a link if the range is unknown', (amount, unit, keys) => {
+  const problems = findLinkProblems({ amount, unit, comment: '' }, null, 255);
+  expect(problems.map(({ message }) => message.key)).toEqual(keys);
 });
 
 it('counts and stores a line break of a comment as one character', () => {
