@@ -152,9 +152,16 @@ export function RateAge({ language, ageMinutes }: RateProps) {
   return html`<p class="hint">${language.t('pay.exchangeRateAge', { minutes: ageMinutes + 1 })}</p>`;
 }
 
-/** Links fill in the form without JavaScript. `browser/payment.ts` keeps the comment. */
-function AmountLinks({ language, path, amountsSat, range }: PartProps & { path: string }) {
+/**
+ * Links fill in the form without JavaScript, and keep the comment that the page was loaded with. `browser/payment.ts`
+ * keeps what the payer has entered since.
+ */
+function AmountLinks(props: PartProps & { path: string }) {
+  const { language, path, amountsSat, range, comment, maxCommentLength } = props;
   const { t, link } = language;
+  // A link with a longer comment could be too long for the server.
+  const keepsComment = comment !== '' && [...comment].length <= maxCommentLength;
+  const rest = keepsComment ? `&${new URLSearchParams({ comment })}` : '';
   const amounts = amountsSat.filter(
     (amount) => range === null || (amount >= range.minSat && amount <= range.maxSat),
   );
@@ -166,7 +173,7 @@ function AmountLinks({ language, path, amountsSat, range }: PartProps & { path: 
           (amount) => html`
             <a
               class="button secondary"
-              href=${link(`${path}?amount=${amount}`)}
+              href=${link(`${path}?amount=${amount}${rest}`)}
               data-amount=${amount}
               aria-label=${t('sats', { amount })}
             >
