@@ -279,12 +279,16 @@ it('offers the amounts of the operator, also without JavaScript', async () => {
   const env = { SITE_AMOUNTS: '1000,5000,2000000' };
   const { publicOrigin } = await useAdditionalService(environment, env);
   for (const javaScriptEnabled of [true, false]) {
-    const page = await browser.openPage(`${publicOrigin}/${npub}`, { javaScriptEnabled });
-    await page.getByLabel('Comment').fill('Table 4');
+    const url = `${publicOrigin}/${npub}?comment=Table+4+%26+5`;
+    const page = await browser.openPage(url, { javaScriptEnabled });
+    const comment = page.getByLabel('Comment');
+    expect(await comment.inputValue()).toBe('Table 4 & 5');
+    if (javaScriptEnabled) {
+      await comment.fill('Table 6');
+    }
     await page.getByRole('link', { name: '5,000 sats' }).click();
     await expect.poll(() => page.getByLabel('Amount in sats').inputValue()).toBe('5000');
-    const comment = javaScriptEnabled ? 'Table 4' : '';
-    expect(await page.getByLabel('Comment').inputValue()).toBe(comment);
+    expect(await comment.inputValue()).toBe(javaScriptEnabled ? 'Table 6' : 'Table 4 & 5');
     expect(await page.getByRole('link', { name: /^[\d,]+ sats$/ }).count()).toBe(2);
   }
 });
@@ -300,6 +304,7 @@ it('copies the address and the invoice', async () => {
   const invoice = await createInvoice(page, 21);
   await page.getByRole('button', { name: 'Copy invoice' }).click();
   await page.getByRole('button', { name: 'Copied' }).waitFor();
+  await page.getByRole('status').filter({ hasText: 'Copied' }).waitFor({ state: 'attached' });
   expect(await readClipboard()).toBe(invoice);
 });
 

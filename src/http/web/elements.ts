@@ -91,6 +91,7 @@ export function InvoiceActions(props: InvoiceActionsProps) {
       <button type="button" class="secondary" data-copy hidden=${!('clipboard' in navigator)}>
         ${copyLabel}
       </button>
+      <span role="status" class="visually-hidden"></span>
       ${children}
       <${QrCode} text=${uri} label=${qrLabel} />
       <code id="request">${request}</code>
