@@ -283,3 +283,12 @@ it('explains that the server did not respond if it receives the page of a Wi-Fi 
     expect(await alert.textContent()).toContain('The server did not respond.');
   }
 });
+
+it('works in a browser whose database never answers', async () => {
+  const page = await openAccount(browser, environment.newWallet(), {
+    prepare: (newPage) =>
+      newPage.addInitScript('IDBFactory.prototype.open = () => new EventTarget()'),
+  });
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await page.getByRole('button', { name: 'Sign in with a browser extension' }).waitFor();
+});

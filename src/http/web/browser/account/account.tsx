@@ -1,12 +1,11 @@
 import { type ComponentChildren, render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { listHoldings, sumEcash } from '../collect/holdings.ts';
 import { getElement, showDialog } from '../common.ts';
 import { link, t } from '../translator.ts';
 import { AddressesSection } from './addresses-section.tsx';
 import { ApiClient, type User } from './api-client.ts';
 import { CollectSection } from './collect-section.tsx';
-import { EcashSection, useHoldings } from './ecash-section.tsx';
+import { countEcash, EcashSection, useHoldings } from './ecash-section.tsx';
 import { Button, Problem, useFocusOnChange, useLoaded } from './elements.tsx';
 import { MintSection } from './mint-section.tsx';
 import { PaymentsSections } from './payments-section.tsx';
@@ -80,8 +79,7 @@ function Account({ restoredSession, signerRelay, graceDays, mints, children }: A
     closeSession();
   };
   const warnAndSignOut = async () => {
-    const holdings = await listHoldings(session?.user.pubkey ?? '').catch(() => []);
-    const amountSat = sumEcash(holdings);
+    const amountSat = await countEcash(session?.user.pubkey ?? '');
     return amountSat === 0 ? signOut() : warnOfEcash(amountSat, signOut);
   };
   useEffect(() => {

@@ -10,7 +10,7 @@ const WALLET_URLS = {
   coco: 'https://github.com/cashubtc/coco',
 };
 
-/** Names the wallets of {@link CollectSection}, and the setting that all of them need. */
+/** Names the wallets of {@link CollectSection} that can have the user's key, and the setting that they need. */
 export function WalletsForSum() {
   return (
     <p class="hint">
@@ -18,8 +18,6 @@ export function WalletsForSum() {
         server: <code class="breakable">{location.origin}</code>,
         cashuMe: <a href={WALLET_URLS.cashuMe}>cashu.me</a>,
         coco: <a href={WALLET_URLS.coco}>coco</a>,
-        nutshell: <a href={WALLET_URLS.nutshell}>Nutshell</a>,
-        cdk: <a href={WALLET_URLS.cdk}>cdk-cli</a>,
       })}
     </p>
   );
