@@ -160,7 +160,8 @@ export class WatchedQuotes implements SubscribableQuotes {
   /** Excludes a quote from batches. */
   readAlone(quote: WatchedQuote): void {
     quote.batchLimit = 0;
-    // A notification may have rescheduled it during the poll. Otherwise it would block the others, for which batches fail.
+    // A notification may have put it among the quotes of smaller batches during the poll. No batch may contain it, so it
+    // would block all quotes behind it.
     if (!isBeingPolled(quote)) {
       this.#reschedule(quote);
     }

@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import type { Page } from 'playwright-core';
 import { expect, it } from 'vitest';
+import type { Summary } from '../../src/http/web/browser/account/payments.ts';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
 import { FIRST_PAID_AT_MS, insertPaidQuotes } from '../helpers/recipients/quote-fixtures.ts';
 import { requestJson } from '../helpers/recipients/recipient-client.ts';
@@ -188,32 +189,30 @@ it('pages through many payments, and exports all of them', async () => {
   expect(rows.map((row) => Number(row.split(',')[1]))).toEqual(seenAmounts);
 });
 
-it('says that more payments are arriving if the server has counted more than it lists', async () => {
+/** Opens the account of a user with two payments, of which the summary says something else. */
+async function openWithSummary(change: (summary: Summary) => Partial<Summary>): Promise<Page> {
   const wallet = environment.newWallet();
   await insertPaidQuotes(environment.database, wallet.pubkey, 2);
-  const page = await openAccount(browser, wallet, {
+  return await openAccount(browser, wallet, {
     prepare: (newPage) =>
       newPage.route('**/api/v2/wallet/summary', async (route) => {
         const response = await route.fetch();
         const { data } = await response.json();
-        await route.fulfill({ response, json: { data: { ...data, payments: 5 } } });
+        await route.fulfill({ response, json: { data: { ...data, ...change(data) } } });
       }),
   });
+}
+
+it('says that more payments are arriving if the server has counted more than it lists', async () => {
+  const page = await openWithSummary(() => ({ payments: 5 }));
   await page.getByText('3 more payments are arriving…').waitFor();
 });
 
 it('offers to collect if payments that the server does not count may wait', async () => {
-  const wallet = environment.newWallet();
-  await insertPaidQuotes(environment.database, wallet.pubkey, 2);
-  const page = await openAccount(browser, wallet, {
-    prepare: (newPage) =>
-      newPage.route('**/api/v2/wallet/summary', async (route) => {
-        const response = await route.fetch();
-        const { data } = await response.json();
-        const waiting = { ...data.waiting, locked: 2 };
-        await route.fulfill({ response, json: { data: { ...data, waiting, complete: false } } });
-      }),
-  });
+  const page = await openWithSummary(({ waiting }) => ({
+    waiting: { ...waiting, locked: 2 },
+    complete: false,
+  }));
   const content = section(page, 'Waiting to be collected');
   await content.getByText('2 payments (among your latest 2 payments)').waitFor();
   await content.getByRole('link', { name: 'Collect', exact: true }).waitFor();

@@ -132,21 +132,26 @@ it('shows a purchase that has begun on the account page, and its end in each tab
   expect(await here.count()).toBe(0);
 });
 
+/** Requests an invoice for a name that expires after two seconds. */
+async function requestShortInvoice(page: Page): Promise<string> {
+  const { switches } = environment.mint;
+  const { expirySeconds } = switches;
+  switches.expirySeconds = 2;
+  try {
+    await button(page, 'Pay with Lightning').click();
+    return await readInvoice(page);
+  } finally {
+    switches.expirySeconds = expirySeconds;
+  }
+}
+
 it('says that the invoice for a name has expired, and buys the name if it was paid late', async () => {
   const wallet = environment.newWallet();
   const page = await openPurchase(wallet, 'erna');
-  const { switches } = environment.mint;
-  const { expirySeconds } = switches;
-  onTestFinished(() => {
-    switches.expirySeconds = expirySeconds;
-  });
-  switches.expirySeconds = 2;
-  await button(page, 'Pay with Lightning').click();
-  const invoice = await readInvoice(page);
+  const invoice = await requestShortInvoice(page);
   await buying(page).getByText('The invoice has expired. Do not pay it any more.').waitFor();
   expect(await buying(page).locator('code').count()).toBe(0);
   // The payment of the first invoice is under way, and the user requests another one.
-  switches.expirySeconds = expirySeconds;
   await button(page, 'Pay with Lightning').click();
   expect(await readInvoice(page)).not.toBe(invoice);
   environment.mint.pay(invoice);
@@ -284,14 +289,7 @@ it('lets another tab buy the name if the session of a hidden one has ended', asy
 it('remembers an expired invoice for a day, and buys the name if it was paid late', async () => {
   const wallet = environment.newWallet();
   const page = await openPurchase(wallet, 'frida');
-  const { switches } = environment.mint;
-  const { expirySeconds } = switches;
-  onTestFinished(() => {
-    switches.expirySeconds = expirySeconds;
-  });
-  switches.expirySeconds = 2;
-  await button(page, 'Pay with Lightning').click();
-  const invoice = await readInvoice(page);
+  const invoice = await requestShortInvoice(page);
   await buying(page).getByText('The invoice has expired.').waitFor();
   const begun = (account: Page) =>
     section(account, 'In this browser').getByText('You have begun to buy the username frida.');

@@ -31,14 +31,13 @@ export function validatePayment(
   rates: readonly FiatRate[] = [],
 ): Payment | FormProblem[] {
   const amountSat = validateAmount(input.amount, range, input.unit, rates);
-  const comment = normalizeLineBreaks(input.comment);
-  const commentProblem = findCommentProblem(comment, maxCommentLength);
-  if (typeof amountSat === 'number' && commentProblem === null) {
-    return { amountSat, comment: validateComment(comment, maxCommentLength) };
+  const comment = parseComment(normalizeLineBreaks(input.comment), maxCommentLength);
+  if (typeof amountSat === 'number' && 'text' in comment) {
+    return { amountSat, comment: comment.text };
   }
   return [
     ...(typeof amountSat === 'number' ? [] : [{ field: 'amount', message: amountSat } as const]),
-    ...(commentProblem === null ? [] : [{ field: 'comment', message: commentProblem } as const]),
+    ...('text' in comment ? [] : [{ field: 'comment', message: comment.problem } as const]),
   ];
 }
 
@@ -59,20 +58,25 @@ export function findLinkProblems(
   return Array.isArray(result) ? result : [];
 }
 
-function findCommentProblem(comment: string, maxLength: number): Message | null {
+function parseComment(
+  comment: string,
+  maxLength: number,
+): { text: string | null } | { problem: Message } {
   if (containsSecretKey(comment)) {
-    return { key: 'script.common.secretKey' };
+    return { problem: { key: 'script.common.secretKey' } };
   }
   try {
-    validateComment(comment, maxLength);
-    return null;
+    return { text: validateComment(comment, maxLength) };
   } catch (error) {
     if (!(error instanceof RequestError)) {
       throw error;
     }
-    return [...comment].length > maxLength
-      ? { key: 'pay.commentTooLong', values: { count: maxLength } }
-      : { key: 'pay.commentInvalid' };
+    const isTooLong = [...comment].length > maxLength;
+    return {
+      problem: isTooLong
+        ? { key: 'pay.commentTooLong', values: { count: maxLength } }
+        : { key: 'pay.commentInvalid' },
+    };
   }
 }
 
