@@ -5,6 +5,7 @@ import type { Hold, HoldPoint } from './test-mint/holds.ts';
 import { createMintServer } from './test-mint/http-server.ts';
 import { markIssued } from './test-mint/issuing.ts';
 import type { KeysetRotation } from './test-mint/keysets.ts';
+import type { Proof } from './test-mint/ledger.ts';
 import {
   keysetExpired,
   type MintRejection,
@@ -84,6 +85,11 @@ export class TestMint {
   /** Marks a paid quote as ISSUED without creating proofs, as if a wallet had minted it. */
   async markIssued(quoteId: string): Promise<void> {
     await markIssued(this.#state, quoteId);
+  }
+
+  /** Creates proofs of 1 sat each. */
+  createProofs(count: number): Proof[] {
+    return this.#state.ledger.createProofs(count);
   }
 
   /** Deletes the quotes that expired before a time, as some real mints do. */

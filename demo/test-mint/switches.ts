@@ -56,6 +56,8 @@ export interface TestMintSwitches {
   /** NUT-04 `disabled`: the mint creates no new quotes. */
   isMintingDisabled: boolean;
 
+  /** The mint rejects swaps and melts with more inputs (status 422, as Nutshell). Null: no limit. */
+  maxInputs: number | null;
   /** Lightning payments of melts fail. */
   doPaymentsFail: boolean;
 
@@ -107,6 +109,7 @@ export const DEFAULT_TEST_MINT_SWITCHES: Readonly<TestMintSwitches> = Object.fre
   minAmountSat: null,
   maxAmountSat: null,
   isMintingDisabled: false,
+  maxInputs: null,
   doPaymentsFail: false,
   allowsWebPages: true,
   quoteIdStyle: 'uuidv7',

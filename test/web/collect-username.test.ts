@@ -1,3 +1,4 @@
+import { Wallet } from '@cashu/cashu-ts';
 import type { Page, Route } from 'playwright-core';
 import { expect, it, onTestFinished } from 'vitest';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
@@ -157,6 +158,22 @@ it('says that the invoice for a name has expired, and buys the name if it was pa
   environment.mint.pay(invoice);
   await page.evaluate(`document.dispatchEvent(new Event('visibilitychange'))`);
   await buying(page).getByText('is yours now').waitFor();
+});
+
+it('says why the server has not accepted a token', async () => {
+  const { mint } = environment;
+  const page = await openPurchase(environment.newWallet(), 'frida');
+  await button(page, 'Pay with Lightning').click();
+  const { sent } = await holdToken(page);
+  mint.pay(await readInvoice(page));
+  const route = await sent;
+  const thief = new Wallet(mint.url, { unit: 'sat' });
+  await thief.loadMint();
+  await thief.receive(route.request().headers()['x-cashu'] ?? '');
+  await route.continue();
+  await buying(page)
+    .getByText(/The server says: “.*spent.*” The name was not bought\. Take the token back/)
+    .waitFor();
 });
 
 it('loses nothing if the page is killed before the ecash, the token or the outcome has arrived', async () => {

@@ -1,7 +1,8 @@
+import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { Wallet } from '@cashu/cashu-ts';
+import { normalizeProofAmounts, type ProofLike, serializeProofs, Wallet } from '@cashu/cashu-ts';
 import { chromium, type Page } from 'playwright-core';
 import { expect, it, onTestFinished } from 'vitest';
 import type { Hold, HoldPoint } from '../../demo/test-mint/holds.ts';
@@ -537,4 +538,106 @@ it('stays right if keys and fees change, tokens are partly spent, and the user h
   await takeBack.click();
   await tokens(page).getByText('This costs up to 1 sat with the fee.').waitFor();
   expect(await page.getByText('In progress').count()).toBe(0);
+});
+
+/** Stores ecash in proofs of 1 sat, as if the page had collected it. */
+async function storeSmallProofs(
+  page: Page,
+  wallet: RecipientClient,
+  proofs: readonly ProofLike[],
+): Promise<void> {
+  const holding = {
+    id: randomUUID(),
+    pubkey: wallet.pubkey,
+    mintUrl: environment.mint.url,
+    createdAtMs: Date.now(),
+    amountSat: proofs.length,
+    proofs: serializeProofs(normalizeProofAmounts([...proofs])),
+  };
+  await page.evaluate(`
+    new Promise((resolve) => {
+      indexedDB.open('wallet').onsuccess = ({ target: { result: db } }) => {
+        const transaction = db.transaction('holdings', 'readwrite');
+        transaction.objectStore('holdings').put(${JSON.stringify(holding)});
+        transaction.oncomplete = () => {
+          db.close();
+          new BroadcastChannel('wallet').postMessage(null);
+          resolve();
+        };
+      };
+    })`);
+}
+
+/** The test mint then accepts as many inputs as the page sends at once. */
+function limitInputs(): void {
+  const { switches } = environment.mint;
+  switches.maxInputs = 500;
+  onTestFinished(() => {
+    switches.maxInputs = null;
+  });
+}
+
+it('pays with more proofs than the mint accepts at once, also after the page was killed', async () => {
+  limitInputs();
+  const { mint } = environment;
+  const wallet = environment.newWallet();
+  // The page repeats the exchange.
+  const page = await openCollect(wallet, { expectedStatuses: [400] });
+  await storeSmallProofs(page, wallet, mint.createProofs(600));
+  await waitForEcash(page, 600);
+  const { pr } = await environment.requestInvoice(environment.newWallet(), 590);
+  const ask = async () => {
+    await page.getByLabel('Lightning address or invoice').fill(pr);
+    await page.getByRole('button', { name: 'Show the fee' }).click();
+  };
+  const hold = holdRequest('token', 'after');
+  onTestFinished(() => hold.release());
+  await ask();
+  await hold.reached;
+  await restart(page);
+  hold.release();
+  await finish(page);
+  expect(await readSum(page)).toBe(600);
+  await ask();
+  await page.getByRole('button', { name: 'Pay', exact: true }).click();
+  await page.getByText('Paid 590 sats. The fee was 1 sat.').waitFor();
+  expect(await takeEverything(page)).toBe(9);
+});
+
+it('gives tokens few proofs', async () => {
+  limitInputs();
+  const { mint } = environment;
+  const wallet = environment.newWallet();
+  const page = await openCollect(wallet);
+  await storeSmallProofs(page, wallet, mint.createProofs(600));
+  await waitForEcash(page, 600);
+  const decoder = new Wallet(mint.url, { unit: 'sat' });
+  await decoder.loadMint();
+  const countProofs = (token: string) => decoder.decodeToken(token).proofs.length;
+  expect(countProofs(await createToken(page, 550))).toBeLessThanOrEqual(30);
+  await storeSmallProofs(page, wallet, mint.createProofs(600));
+  await waitForEcash(page, 650);
+  expect(countProofs(await createToken(page, null))).toBeLessThanOrEqual(30);
+  expect(await takeEverything(page)).toBe(1_200);
+});
+
+it('works without proofs of a keyset that the mint has deleted, and after the browser closes the database', async () => {
+  const { mint } = environment;
+  const wallet = await newPaidWallet(100);
+  const page = await openCollect(wallet);
+  const { origin } = new URL(page.url());
+  const devTools = await page.context().newCDPSession(page);
+  await devTools.send('Storage.clearDataForOrigin', { origin, storageTypes: 'indexeddb' });
+  await clickCollect(page);
+  await waitForEcash(page, 100);
+  const id = '00ffffffffffffff';
+  const deleted = mint.createProofs(5).map((proof) => ({ ...proof, id }));
+  await storeSmallProofs(page, wallet, deleted);
+  await waitForEcash(page, 105);
+  expect(await takeToken(await createToken(page, 60))).toBe(60);
+  await returnTo(page);
+  await expect.poll(() => tokens(page).count()).toBe(0);
+  await waitForEcash(page, 45);
+  expect(await takeToken(await createToken(page, null))).toBe(40);
+  await waitForEcash(page, 5);
 });

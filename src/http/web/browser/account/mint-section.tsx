@@ -1,5 +1,6 @@
 import { useState } from 'preact/hooks';
 import { Section } from '../../elements.ts';
+import { ExplainedError } from '../explained-error.ts';
 import { formatTime, t } from '../translator.ts';
 import type { ApiClient, Session, User } from './api-client.ts';
 import { Button, Dialog, FieldForm, Problem, Status, useAction, useLoaded } from './elements.tsx';
@@ -188,7 +189,7 @@ async function fetchPreview(api: ApiClient, enteredUrl: string): Promise<Mint> {
     `/api/v2/user/mint/preview?${new URLSearchParams({ url })}`,
   );
   if (data.mint === undefined) {
-    throw new Error(describeMintProblem(data.reason ?? ''));
+    throw new ExplainedError(describeMintProblem(data.reason ?? ''));
   }
   return data.mint;
 }

@@ -1,6 +1,7 @@
 import type { ErrorCode } from '../../../../errors.ts';
 import { MAX_TOKEN_LENGTH } from '../../../../usernames/limits.ts';
 import type { TextKey } from '../../translation.ts';
+import { describeUnexpected } from '../explained-error.ts';
 import { readRetryAfterMs } from '../retry-after.ts';
 import { t } from '../translator.ts';
 import { ApiError } from './api-client.ts';
@@ -25,7 +26,7 @@ export function describeProblem(error: unknown): string {
     return t('account.noResponse');
   }
   if (!(error instanceof ApiError)) {
-    return error instanceof Error ? error.message : String(error);
+    return describeUnexpected(error);
   }
   const { code, status, headers } = error;
   const problem = describeApiError(error);

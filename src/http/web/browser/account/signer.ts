@@ -1,5 +1,6 @@
 import type { BunkerPointer } from 'nostr-tools/nip46';
 import type { Event, EventTemplate } from 'nostr-tools/pure';
+import { ExplainedError } from '../explained-error.ts';
 import { t } from '../translator.ts';
 
 /** A browser extension (NIP-07) or a remote signer (NIP-46), which keeps the user's secret key. */
@@ -11,7 +12,7 @@ export interface Signer {
 }
 
 /** The message is a sentence for the user. */
-export class SignerError extends Error {}
+export class SignerError extends ExplainedError {}
 
 /** The user may have to unlock the signer, or to find the phone. */
 const SIGNER_TIMEOUT_MS = 120_000;
@@ -68,7 +69,7 @@ export async function connectToExtension(signal: AbortSignal): Promise<Signer['s
     const event = await extension.signEvent(template);
     // Some extensions return something else if the user refuses.
     if (typeof event?.sig !== 'string') {
-      throw new Error(t('account.noSignature'));
+      throw new ExplainedError(t('account.noSignature'));
     }
     return event;
   };

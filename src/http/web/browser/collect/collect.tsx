@@ -8,6 +8,7 @@ import { type AccountSession, restoreSession } from '../account/restore-session.
 import { followTabs } from '../account/tabs.ts';
 import { readNameInLink } from '../account/use-purchase.ts';
 import { getElement } from '../common.ts';
+import { ExplainedError } from '../explained-error.ts';
 import { formatTime, link, rich, t } from '../translator.ts';
 import type { Holding } from './holdings.ts';
 import { offerPayment } from './lightning.ts';
@@ -303,10 +304,10 @@ function readAmount(text: string): number | null {
   }
   const amount = parseAmount(text);
   if (typeof amount !== 'number') {
-    throw new Error(t(amount));
+    throw new ExplainedError(t(amount));
   }
   if (amount === 0) {
-    throw new Error(t('amount.tooSmall', { amount: 1 }));
+    throw new ExplainedError(t('amount.tooSmall', { amount: 1 }));
   }
   return amount;
 }

@@ -44,6 +44,10 @@ async function openWallet() {
       db.createObjectStore('holdings', { keyPath: 'id' }).createIndex('pubkey', 'pubkey');
       db.createObjectStore('collected');
     },
+    // The browser may close the database, for example if its process has crashed.
+    terminated: () => {
+      opening = null;
+    },
   });
   opening.catch(() => {
     opening = null;

@@ -1,3 +1,4 @@
+import { ExplainedError } from '../explained-error.ts';
 import { t } from '../translator.ts';
 import { MINT_TIMEOUT_MS } from './limits.ts';
 import { type MintWallet, NotEnoughError, type PaymentOffer } from './mint-wallet.ts';
@@ -13,13 +14,13 @@ export async function offerPayment(
   if (invoice !== null) {
     const offer = await mint.quotePayment(invoice);
     if (amountSat !== null && offer.amountSat !== amountSat) {
-      throw new Error(t('collect.otherInvoiceAmount', { amount: offer.amountSat }));
+      throw new ExplainedError(t('collect.otherInvoiceAmount', { amount: offer.amountSat }));
     }
     return offer;
   }
   const address = parseAddress(text);
   if (address === null) {
-    throw new Error(t('collect.noDestination'));
+    throw new ExplainedError(t('collect.noDestination'));
   }
   const sat = amountSat ?? (await mint.getMaxPaymentSat());
   try {
@@ -36,7 +37,7 @@ export async function offerPayment(
 async function quoteAddress(mint: MintWallet, address: Address, amountSat: number) {
   const offer = await mint.quotePayment(await requestInvoice(address, amountSat));
   if (offer.amountSat !== amountSat) {
-    throw new Error(t('collect.otherAmount'));
+    throw new ExplainedError(t('collect.otherAmount'));
   }
   return offer;
 }
@@ -67,18 +68,18 @@ async function requestInvoice({ name, host }: Address, amountSat: number): Promi
   const { callback, minSendable, maxSendable } = offer;
   const amountMsat = amountSat * 1_000;
   if (offer['tag'] !== 'payRequest' || typeof callback !== 'string' || !URL.canParse(callback)) {
-    throw new Error(t('collect.noAddress'));
+    throw new ExplainedError(t('collect.noAddress'));
   }
   if (amountMsat < Number(minSendable) || amountMsat > Number(maxSendable)) {
     const [min, max] = [Number(minSendable) / 1_000, Number(maxSendable) / 1_000];
-    throw new Error(t('collect.addressRange', { min, max }));
+    throw new ExplainedError(t('collect.addressRange', { min, max }));
   }
   const url = new URL(callback);
   url.searchParams.set('amount', String(amountMsat));
   const { pr } = await fetchLnurl(url.href);
   const invoice = parseInvoice(String(pr));
   if (invoice === null) {
-    throw new Error(t('collect.noInvoice'));
+    throw new ExplainedError(t('collect.noInvoice'));
   }
   return invoice;
 }
@@ -90,11 +91,11 @@ async function fetchLnurl(url: string): Promise<Record<string, unknown>> {
     const response = await fetch(url, { credentials: 'omit', signal });
     body = (await response.json()) ?? {};
   } catch {
-    throw new Error(t('collect.addressNoAnswer'));
+    throw new ExplainedError(t('collect.addressNoAnswer'));
   }
   if (body['status'] === 'ERROR') {
     const reason = String(body['reason']).slice(0, 200);
-    throw new Error(t('collect.addressRefused', { reason }));
+    throw new ExplainedError(t('collect.addressRefused', { reason }));
   }
   return body;
 }

@@ -4,6 +4,7 @@ import {
   NetworkError,
   RateLimitError,
 } from '@cashu/cashu-ts';
+import { describeUnexpected } from '../explained-error.ts';
 import { t } from '../translator.ts';
 import { MINT_TIMEOUT_MS } from './limits.ts';
 import { PaymentFailedError } from './mint-wallet.ts';
@@ -37,8 +38,7 @@ export async function describeMintProblem(error: unknown, mintUrl: string): Prom
   if (error instanceof HttpResponseError) {
     return t('collect.failed', { mint, status: error.status });
   }
-  // It may contain words of the mint.
-  return (error instanceof Error ? error.message : String(error)).slice(0, 200);
+  return describeUnexpected(error);
 }
 
 export function formatMint(mintUrl: string): string {

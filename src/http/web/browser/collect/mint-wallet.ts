@@ -19,11 +19,13 @@ import {
   sumProofs,
   Wallet,
 } from '@cashu/cashu-ts';
+import { ExplainedError } from '../explained-error.ts';
 import { t } from '../translator.ts';
 import {
   type Holding,
   hasLapsed,
   isSpendable,
+  isUnfinished,
   isUnpaid,
   listCollectedQuotes,
   listHoldings,
@@ -32,7 +34,7 @@ import {
 } from './holdings.ts';
 import {
   DEFAULT_INVOICE_EXPIRY_MS,
-  MAX_EXCHANGED_PROOFS,
+  MAX_REQUEST_PROOFS,
   MAX_TOKEN_PROOFS,
   MINT_TIMEOUT_MS,
 } from './limits.ts';
@@ -41,7 +43,7 @@ import {
 setGlobalRequestOptions({ requestTimeout: MINT_TIMEOUT_MS, ttl: 0 });
 
 /** The mint has not yet decided. The page asks again later. */
-class PaymentPendingError extends Error {}
+class PaymentPendingError extends ExplainedError {}
 
 /** The payment was not made, and the ecash is there again. */
 export class PaymentFailedError extends Error {
@@ -51,7 +53,7 @@ export class PaymentFailedError extends Error {
   }
 }
 
-export class NotEnoughError extends Error {
+export class NotEnoughError extends ExplainedError {
   readonly maxPaymentSat: number;
 
   constructor(neededSat: number, maxPaymentSat: number) {
@@ -145,17 +147,14 @@ export class MintWallet {
   /** Turns ecash into a token, which stays listed until it is spent. @param amountSat null: everything */
   async createToken(amountSat: number | null, purpose: Partial<Holding> = {}): Promise<Holding> {
     return await this.#runAlone(async () => {
-      let proofs = await this.#listProofs();
+      let proofs = await this.#listFewProofs(MAX_TOKEN_PROOFS);
       if (amountSat !== null) {
         const exact = this.#wallet.selectProofsToSend(proofs, amountSat, false, true).send;
         proofs = exact.length > 0 ? exact : await this.#exchangeFor(amountSat, proofs);
-      } else if (proofs.length > MAX_TOKEN_PROOFS) {
-        await this.#exchangeAll(proofs);
-        proofs = await this.#listProofs();
       }
       // Another tab may have been faster.
       if (proofs.length === 0) {
-        throw new Error(t('collect.empty'));
+        throw new ExplainedError(t('collect.empty'));
       }
       return await this.#moveProofs(proofs, { isToken: true, ...purpose });
     });
@@ -164,8 +163,9 @@ export class MintWallet {
   /** Exchanges the ecash of a token, after which the token is worth nothing. */
   async takeBack({ id }: Holding): Promise<void> {
     await this.#runAlone(async () => {
-      const token = (await this.#list()).find((holding) => holding.id === id && holding.isToken);
-      if (token !== undefined) {
+      const token = (await this.#list()).find((holding) => holding.id === id);
+      // Another tab may have begun to take it back. New outputs would replace those that it has sent.
+      if (token?.isToken && !isUnfinished(token)) {
         await this.#exchange(token);
       }
     });
@@ -173,26 +173,27 @@ export class MintWallet {
 
   /** Asks the mint what paying an invoice costs. Throws if there is not enough ecash. */
   async quotePayment(invoice: string): Promise<PaymentOffer> {
-    await this.#wallet.loadMint();
-    if (!this.#wallet.getMintInfo().isSupported(8).supported) {
-      throw new Error(t('collect.noChange'));
-    }
-    const quote = await this.#wallet.createMeltQuoteBolt11(invoice);
-    const proofs = this.#select(await this.#listProofs(), quote.amount, quote.fee_reserve);
-    const maxFeeSat = quote.fee_reserve.add(this.#wallet.getFeesForProofs(proofs)).toNumber();
-    return { quote, amountSat: quote.amount.toNumber(), maxFeeSat };
+    return await this.#runAlone(async () => {
+      if (!this.#wallet.getMintInfo().isSupported(8).supported) {
+        throw new ExplainedError(t('collect.noChange'));
+      }
+      const quote = await this.#wallet.createMeltQuoteBolt11(invoice);
+      const proofs = await this.#selectFor(quote);
+      const maxFeeSat = quote.fee_reserve.add(this.#wallet.getFeesForProofs(proofs)).toNumber();
+      return { quote, amountSat: quote.amount.toNumber(), maxFeeSat };
+    });
   }
 
   /** Returns how much can be paid with all ecash if Lightning costs nothing. */
   async getMaxPaymentSat(): Promise<number> {
     await this.#wallet.loadMint();
-    return this.#wallet.maxSpendableAfterFees(await this.#listProofs()).toNumber();
+    return this.#wallet.maxSpendableAfterFees(await this.#listUsableProofs()).toNumber();
   }
 
   /** Pays an invoice. Throws if it was not paid; then the ecash is there again. @returns the fee in sats */
   async pay({ quote }: PaymentOffer): Promise<number> {
     return await this.#runAlone(async () => {
-      const proofs = this.#select(await this.#listProofs(), quote.amount, quote.fee_reserve);
+      const proofs = await this.#selectFor(quote);
       const preview = await this.#wallet.prepareMelt('bolt11', quote, proofs);
       const changeOutputs = preview.outputData.map(OutputData.serialize);
       const melt = { quoteId: quote.quote, changeOutputs };
@@ -218,6 +219,30 @@ export class MintWallet {
   async #listProofs(): Promise<Proof[]> {
     const holdings = (await this.#list()).filter(isSpendable);
     return deserializeProofs(holdings.flatMap(({ proofs }) => proofs));
+  }
+
+  /** Lists the proofs whose keyset the mint still knows, the largest first. */
+  async #listUsableProofs(): Promise<Proof[]> {
+    const proofs = await this.#listProofs();
+    return proofs
+      .filter(({ id }) => this.#wallet.keyChain.isUnitKeyset(id))
+      .sort((a, b) => b.amount.compareTo(a.amount));
+  }
+
+  /**
+   * Lists proofs after exchanging them for fewer if they are more than a token or a request should have. The exchange
+   * costs the same input fee that spending them would.
+   */
+  async #listFewProofs(max: number): Promise<Proof[]> {
+    let proofs = await this.#listUsableProofs();
+    let previousCount = Infinity;
+    // A mint may have no keys for large amounts, and the fee of small proofs may be more than their value.
+    while (proofs.length > max && proofs.length <= previousCount / 2) {
+      previousCount = proofs.length;
+      await this.#exchangeAll(proofs);
+      proofs = await this.#listUsableProofs();
+    }
+    return proofs.slice(0, MAX_REQUEST_PROOFS);
   }
 
   #createHolding(proofs: readonly Proof[]): Holding {
@@ -295,9 +320,11 @@ export class MintWallet {
   }
 
   async #exchangeAll(proofs: readonly Proof[]): Promise<void> {
-    for (let start = 0; start < proofs.length; start += MAX_EXCHANGED_PROOFS) {
-      const part = proofs.slice(start, start + MAX_EXCHANGED_PROOFS);
-      await this.#exchange(await this.#moveProofs(part, {}));
+    for (let start = 0; start < proofs.length; start += MAX_REQUEST_PROOFS) {
+      const part = proofs.slice(start, start + MAX_REQUEST_PROOFS);
+      if (!this.#wallet.maxSpendableAfterFees(part).isZero()) {
+        await this.#exchange(await this.#moveProofs(part, {}));
+      }
     }
   }
 
@@ -436,6 +463,11 @@ export class MintWallet {
     const rest = proofs.filter((_proof, index) => states[index]?.state !== CheckStateEnum.SPENT);
     const isPending = states.some(({ state }) => state === CheckStateEnum.PENDING);
     return { isTaken: rest.length < proofs.length, isPending, rest };
+  }
+
+  async #selectFor(quote: MeltQuoteBolt11Response): Promise<Proof[]> {
+    const proofs = await this.#listFewProofs(MAX_REQUEST_PROOFS);
+    return this.#select(proofs, quote.amount, quote.fee_reserve);
   }
 
   /** Chooses proofs for an amount, a reserve, and the fee of the proofs. Throws if there are not enough. */

@@ -2,6 +2,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ApiClient } from '../account/api-client.ts';
 import { listPages, type Payment, type Summary } from '../account/payments.ts';
 import type { AccountSession } from '../account/restore-session.ts';
+import { ExplainedError } from '../explained-error.ts';
 import {
   type Holding,
   isSpendable,
@@ -53,7 +54,7 @@ export function useWallet({ api, user: { pubkey } }: AccountSession) {
     try {
       return await action(new MintWallet(pubkey, mintUrl));
     } catch (error) {
-      throw new Error(await describeMintProblem(error, mintUrl));
+      throw new ExplainedError(await describeMintProblem(error, mintUrl));
     }
   };
 
@@ -118,7 +119,7 @@ export function useWallet({ api, user: { pubkey } }: AccountSession) {
     await readStored();
     const failures = results.filter((result) => result.status === 'rejected');
     if (failures.length > 0) {
-      throw new Error(failures.map(({ reason }) => reason.message).join(' '));
+      throw new ExplainedError(failures.map(({ reason }) => reason.message).join(' '));
     }
   };
   return {

@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { InvoiceActions, Section } from '../../elements.ts';
 import { ApiError } from '../account/api-client.ts';
 import { Problem, Status, useAction, useLoaded } from '../account/elements.tsx';
+import { describeProblem } from '../account/problem-text.ts';
 import type { AccountSession } from '../account/restore-session.ts';
 import { announceUser } from '../account/tabs.ts';
 import { describeSuccess, readNameInLink, requestUsername } from '../account/use-purchase.ts';
@@ -73,8 +74,10 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
     announceUser(owner);
   };
   // Only one tab sends the token of an invoice that two have awaited. The other one then learns who owns the name.
-  const { isRunning, problem, run } = useAction((payment: 'lightning' | 'ecash') =>
-    navigator.locks.request(`username ${user.pubkey}`, () => pay(payment)),
+  const { isRunning, problem, run } = useAction(
+    (payment: 'lightning' | 'ecash') =>
+      navigator.locks.request(`username ${user.pubkey}`, () => pay(payment)),
+    describePurchaseProblem,
   );
 
   const awaitedIds = useRef(new Set<string>());
@@ -182,6 +185,12 @@ function parseName(text: string): string {
 /** Whether it is an invoice that must not be paid any more. */
 function isExpired(holding: Holding): boolean {
   return isUnpaid(holding) && (holding.invoice?.expiresAtMs ?? 0) <= Date.now();
+}
+
+function describePurchaseProblem(error: unknown): string {
+  return error instanceof ApiError && error.code === 'payment_required'
+    ? t('collect.tokenRefused', { reason: error.message })
+    : describeProblem(error);
 }
 
 function expectPrice(error: unknown): null {

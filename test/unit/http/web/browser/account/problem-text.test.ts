@@ -42,7 +42,12 @@ it.each([
     'A purchase of this name is in progress. Try again in a minute.',
   ],
   ['a rate limit', LIMITED, 'There have been too many requests. Try again in 7 seconds.'],
-])('describeProblem explains %s without the message of the API', (_case, error, text) => {
+  [
+    'an error of the browser',
+    new DOMException('For programmers.', 'QuotaExceededError'),
+    'The page has a problem: “For programmers.”. Reload it, and try again.',
+  ],
+])('describeProblem explains %s', (_case, error, text) => {
   expect(describeProblem(error)).toBe(text);
 });
 
