@@ -1,5 +1,5 @@
 import type { FastifyRequest, onRequestHookHandler } from 'fastify';
-import { rateLimitError } from '../errors.ts';
+import { type RequestError, rateLimitError } from '../errors.ts';
 import { type CountedKey, FixedWindowRateLimiter } from '../fixed-window-rate-limiter.ts';
 import { toAddressPrefixes } from '../net/address-prefixes.ts';
 import { MAX_COUNTED_KEYS, MAX_COUNTED_PREFIXES, ROUTE_REQUESTS_PER_MINUTE } from './limits.ts';
@@ -33,12 +33,18 @@ declare module 'fastify' {
     /** Selects a second limit, which an expensive route has in addition to the limit on all requests. */
     rateLimitCategory?: RateLimitCategory;
     isRateLimitExempt?: true;
+    /** The handler throws `rejection`, so that a form keeps what was entered. The body is read first. */
+    handlesRateLimit?: true;
+  }
+  interface FastifyRequest {
+    /** Set if an address is over a limit and the route has `handlesRateLimit`. */
+    rejection: RequestError | null;
   }
 }
 
 type Limiters = Record<RateLimitCategory, FixedWindowRateLimiter>;
 
-/** Limits requests by address before anything is parsed, and by public key after its owner has authenticated. */
+/** Limits requests by address before their bodies are read, and by public key after its owner has authenticated. */
 export function createRateLimitHooks(limits: ClientLimits, monotonicMs: () => number) {
   const createLimiter = (maxPerMinute: number, maxKeys = MAX_COUNTED_KEYS) =>
     new FixedWindowRateLimiter(maxPerMinute, maxKeys, monotonicMs);
@@ -55,35 +61,37 @@ export function createRateLimitHooks(limits: ClientLimits, monotonicMs: () => nu
   const byPubkey = createLimiters(MAX_COUNTED_KEYS);
 
   const limitByAddress: onRequestHookHandler = (request, _reply, done) => {
+    const { config } = request.routeOptions;
     const prefixes = toAddressPrefixes(request.ip);
     if (request.method === 'OPTIONS') {
       // CORS preflights are counted but never rejected, because a web page could not read the error.
       byAddress.requests.consume(prefixes);
-    } else if (request.routeOptions.config.isRateLimitExempt !== true) {
-      enforceLimits(byAddress, request, prefixes, 'from your IP address');
+    } else if (config.isRateLimitExempt !== true) {
+      request.rejection = findRejection(byAddress, request, prefixes, 'from your IP address');
     }
-    done();
+    done(config.handlesRateLimit === true ? undefined : (request.rejection ?? undefined));
   };
 
   const limitByPubkey: onRequestHookHandler = (request, _reply, done) => {
-    enforceLimits(byPubkey, request, [{ key: request.pubkey, factor: 1 }], 'with this key');
-    done();
+    const keys = [{ key: request.pubkey, factor: 1 }];
+    done(findRejection(byPubkey, request, keys, 'with this key') ?? undefined);
   };
 
   return { limitByAddress, limitByPubkey };
 }
 
-function enforceLimits(
+function findRejection(
   limiters: Limiters,
   { routeOptions }: FastifyRequest,
   keys: readonly CountedKey[],
   suffix: string,
-): void {
+): RequestError | null {
   const { rateLimitCategory = 'requests' } = routeOptions.config;
   for (const category of new Set<RateLimitCategory>(['requests', rateLimitCategory])) {
     const retryAfterMs = limiters[category].consume(keys);
     if (retryAfterMs !== null) {
-      throw rateLimitError(`${REJECTIONS[category]} ${suffix}.`, retryAfterMs);
+      return rateLimitError(`${REJECTIONS[category]} ${suffix}.`, retryAfterMs);
     }
   }
+  return null;
 }

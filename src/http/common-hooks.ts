@@ -44,6 +44,7 @@ export function addCommonHooks(
   app.decorateRequest('pubkey', '');
   app.decorateRequest('signedPayloadHash', null);
   app.decorateRequest('rawBody', null);
+  app.decorateRequest('rejection', null);
   app.addHook('onRequest', (request, reply, done) => {
     setCommonHeaders(request, reply);
     const proxy = hasWarnedAboutProxy ? null : findUntrustedProxy(request);

@@ -207,6 +207,17 @@ describe('the home page', () => {
     expect(html).toContain('autofocus');
     expect(html).not.toContain('nsec1qqq');
   });
+
+  it('keeps what was entered after too many requests', async () => {
+    const { url } = await useAdditionalService(environment, { LIMIT_REQUESTS: '1' });
+    await open('/', {}, url);
+    const init = { method: 'POST', body: new URLSearchParams({ recipient: 'alice' }) };
+    const rejected = await open('/', init, url);
+    expect([rejected.status, rejected.headers.has('retry-after')]).toEqual([429, true]);
+    const html = await rejected.text();
+    expect(html).toContain('value="alice"');
+    expect(html).toMatch(/role="alert">There have been too many requests/);
+  });
 });
 
 describe('the language of a page', () => {
@@ -358,12 +369,15 @@ describe('a payment page', () => {
     const post = (origin: string) =>
       open(`/${npub}`, { method: 'POST', body: new URLSearchParams(fields) }, origin);
 
-    const limited = await useAdditionalService(environment, { LIMIT_INVOICES: '1' });
-    await post(limited.url);
-    const rejected = await post(limited.url);
-    expect(rejected.status).toBe(429);
-    const limit = /There have been too many requests.* Try again in \d+ seconds\./;
-    expectForm(await rejected.text(), { ...fields, problem: limit });
+    for (const limit of ['LIMIT_INVOICES', 'LIMIT_REQUESTS']) {
+      const limited = await useAdditionalService(environment, { [limit]: '1' });
+      expect((await post(limited.url)).status).toBe(303);
+      const rejected = await post(limited.url);
+      expect([rejected.status, rejected.headers.get('etag')]).toEqual([429, null]);
+      expect(rejected.headers.get('retry-after')).toMatch(/^\d+$/);
+      const problem = /There have been too many requests.* Try again in \d+ seconds\./;
+      expectForm(await rejected.text(), { ...fields, problem });
+    }
 
     const mintless = await useAdditionalService(environment, {
       DEFAULT_MINT_URL: 'http://127.0.0.1:9',
@@ -454,8 +468,6 @@ describe('errors', () => {
     expect(rejected.status).toBe(429);
     expect(rejected.headers.get('retry-after')).toMatch(/^\d+$/);
     expect(await rejected.text()).toContain('Too many requests');
-    const form = await open('/', { method: 'POST', body: new URLSearchParams() }, limited.url);
-    expect(await form.text()).toContain('Go back in your browser to find what you entered.');
   });
 });
 

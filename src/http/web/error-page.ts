@@ -25,7 +25,6 @@ export function sendErrorPage(reply: FastifyReply, site: Site, error: PageError)
       <section class="card narrow">
         <h1>${t(TITLES[status] ?? 'error.other')}</h1>
         <p>${t(key, values)}</p>
-        ${isTemporary && isForm && html`<p>${t('error.goBack')}</p>`}
         <p class="row">
           ${isTemporary && !isForm && html`<a class="button" href="">${t('error.tryAgain')}</a>`}
           <a class=${isTemporary ? 'button secondary' : 'button'} href=${link('/')}>${t('error.startPage')}</a>

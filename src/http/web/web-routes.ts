@@ -93,6 +93,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
       publicOrigins.origins.map((origin) => publicOrigins.getHost(origin)),
     );
   const config = { rateLimitCategory: 'pages' } as const;
+  const formConfig = { ...config, handlesRateLimit: true } as const;
   await app.register(etag);
   // Errors have no ETag, so that clients that are not browsers get the same response as without the web pages.
   app.addHook('onSend', async (_request, reply) => {
@@ -127,15 +128,17 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
     sendHomePage(request, reply, { recipient: '', problem: null }),
   );
 
-  app.post('/', { config, schema: { body: recipientForm } }, async (request, reply) => {
-    const { recipient } = request.body;
-    const result = findPath(recipient);
+  app.post('/', { config: formConfig, schema: { body: recipientForm } }, (request, reply) => {
+    const { body, rejection } = request;
+    const recipient = removeSecretKeys(body.recipient);
+    if (rejection !== null) {
+      const problem = setErrorStatus(reply, rejection);
+      return sendHomePage(request, reply, { recipient, problem });
+    }
+    const result = findPath(body.recipient);
     return 'path' in result
       ? reply.redirect(choosePageLanguage(request).link(result.path), 303)
-      : sendHomePage(request, reply.code(400), {
-          recipient: removeSecretKeys(recipient),
-          problem: result.problem,
-        });
+      : sendHomePage(request, reply.code(400), { recipient, problem: result.problem });
   });
 
   app.get('/account', { config }, async (_request, reply) =>
@@ -209,9 +212,9 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
 
   app.post(
     '/:address',
-    { config, schema: { params, body: paymentForm } },
+    { config: formConfig, schema: { params, body: paymentForm } },
     async (request, reply) => {
-      const input = request.body;
+      const { body: input, rejection } = request;
       const { link } = choosePageLanguage(request);
       let payee: Payee = describePayee(request, request.params.address, context);
       let range: SatRange | null = null;
@@ -225,6 +228,9 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
           : issueWebInvoice(resolved, payment, request, context);
       };
       try {
+        if (rejection !== null) {
+          throw rejection;
+        }
         const result = await waitForMint(createInvoice());
         if (result === null) {
           throw mintUnavailableError();
@@ -237,12 +243,8 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
           throw error;
         }
         // The form keeps what the payer entered.
-        const pageError = renderError(error, 'api');
-        if (pageError.retryAfterSeconds !== null) {
-          reply.header('retry-after', pageError.retryAfterSeconds);
-        }
-        const problems = [{ field: null, message: describeForPeople(pageError) }];
-        return sendPaymentPage(reply.code(pageError.status), payee, range, input, problems);
+        const problems = [{ field: null, message: setErrorStatus(reply, error) }];
+        return sendPaymentPage(reply, payee, range, input, problems);
       }
     },
   );
@@ -376,6 +378,16 @@ async function waitForMint<Result>(promise: Promise<Result>): Promise<Result | n
   });
   await waitAtMost(MINT_MAX_WAIT_MS, waiting);
   return result;
+}
+
+/** Prepares the response of a form that keeps what was entered. Returns what the page says about the error. */
+function setErrorStatus(reply: FastifyReply, error: RequestError): Message {
+  const pageError = renderError(error, 'api');
+  if (pageError.retryAfterSeconds !== null) {
+    reply.header('retry-after', pageError.retryAfterSeconds);
+  }
+  reply.code(pageError.status);
+  return describeForPeople(pageError);
 }
 
 function notFoundError(): RequestError {
