@@ -15,9 +15,9 @@ const AXE_SOURCE = readFileSync(
   'utf8',
 );
 
-/** A script that returns the texts of buttons, and of links outside sentences, that are too small for fingers. */
+/** A script that returns the texts of controls, and of links outside sentences, that are too small for fingers. */
 const FIND_SMALL_TARGETS = `
-  [...document.querySelectorAll('button, .button, header a, footer a')]
+  [...document.querySelectorAll('button, .button, summary, label:has(> input), select, header a, footer a')]
     .filter((element) => element.checkVisibility() && element.getBoundingClientRect().height < 44)
     .map((element) => element.textContent)`;
 
