@@ -6,7 +6,13 @@ import type { RecipientClient } from '../helpers/recipients/recipient-client.ts'
 import { fetchUsernameOwner } from '../helpers/recipients/username-requests.ts';
 import { receivePayment, useTestEnvironment } from '../helpers/service/test-environment.ts';
 import { inspectPage } from '../helpers/web/inspect-page.ts';
-import { checkInvoiceActions, heading, openAccount, section } from '../helpers/web/pages.ts';
+import {
+  checkInvoiceActions,
+  controlTime,
+  heading,
+  openAccount,
+  section,
+} from '../helpers/web/pages.ts';
 import { readQrCode } from '../helpers/web/read-qr-code.ts';
 import { useBrowser } from '../helpers/web/use-browser.ts';
 
@@ -34,11 +40,13 @@ async function openPurchase(
   wallet: RecipientClient,
   name: string,
   expectedStatuses = OPTIONS.expectedStatuses,
+  prepare?: (page: Page) => Promise<unknown>,
 ): Promise<Page> {
   const page = await openAccount(browser, wallet, {
     ...OPTIONS,
     expectedStatuses,
     mints: [environment.mint.url],
+    ...(prepare && { prepare }),
   });
   await page.getByRole('textbox', { name: 'Username' }).fill(name);
   await page.getByRole('button', { name: 'Buy this name' }).click();
@@ -327,6 +335,56 @@ it('remembers an expired invoice for a day, and buys the name if it was paid lat
   await account.evaluate(`document.dispatchEvent(new Event('visibilitychange'))`);
   await buying(account).getByText('is yours now').waitFor();
   expect(await fetchUsernameOwner(environment.origin, 'frida')).toBe(wallet.pubkey);
+});
+
+it('asks before a late payment replaces a name that the user has bought since', async () => {
+  const wallet = environment.newWallet();
+  const late = await openPurchase(wallet, 'jonas');
+  await button(late, 'Pay with Lightning').click();
+  const lateInvoice = await readInvoice(late);
+  const other = await browser.openPage(`${environment.origin}/collect?name=jan`, {
+    ...OPTIONS,
+    mints: [environment.mint.url],
+    context: late.context(),
+  });
+  await button(other, 'Pay with Lightning').click();
+  environment.mint.pay(await readInvoice(other));
+  await buying(other).getByText('is yours now').waitFor();
+  await other.close();
+
+  environment.mint.pay(lateInvoice);
+  await late.evaluate(`document.dispatchEvent(new Event('visibilitychange'))`);
+  await buying(late).getByText('It replaces your username jan.').waitFor();
+  await button(late, 'Buy').click();
+  await buying(late).getByText('jonas@').getByText('is yours now').waitFor();
+});
+
+it('buys a name in a hidden tab, and looks often again when the user returns', async () => {
+  const wallet = environment.newWallet();
+  const page = await openPurchase(wallet, 'karl', undefined, controlTime);
+  const setHidden = (isHidden: boolean) =>
+    page.evaluate(`{
+      Object.defineProperty(document, 'hidden', { value: ${isHidden}, configurable: true });
+      document.dispatchEvent(new Event('visibilitychange'));
+    }`);
+  /** Returns when the page has asked the mint once more. */
+  const expectLook = async (act: () => Promise<unknown>) => {
+    const asked = page.waitForResponse('**/v1/mint/quote/bolt11/*');
+    await act();
+    await asked;
+  };
+  await button(page, 'Pay with Lightning').click();
+  const invoice = await readInvoice(page);
+  await setHidden(true);
+  for (let look = 0; look < 8; look += 1) {
+    await expectLook(() => page.clock.fastForward('02:00'));
+  }
+  await expectLook(() => setHidden(false));
+  await expectLook(() => page.clock.fastForward('00:05'));
+  await setHidden(true);
+  environment.mint.pay(invoice);
+  await page.clock.fastForward('02:00');
+  await buying(page).getByText('is yours now').waitFor();
 });
 
 it('says in the title that the user gets a name, and if a link has an invalid one', async () => {

@@ -97,15 +97,22 @@ export function useWallet({ api, user: { pubkey } }: AccountSession) {
       clearTimeout(timer);
       timer = setTimeout(look, lookMs);
       lookMs = Math.min(lookMs * growth, MAX_LOOK_MS);
-      if (!document.hidden) {
+      // A mint may refuse an invoice that was paid, but not collected before it expires.
+      if (!document.hidden || invoices.length > 0) {
         void latestFinish.current();
       }
     };
+    const onVisibilityChange = () => {
+      if (!document.hidden) {
+        lookMs = FIRST_LOOK_MS;
+        look();
+      }
+    };
     look();
-    document.addEventListener('visibilitychange', look);
+    document.addEventListener('visibilitychange', onVisibilityChange);
     return () => {
       clearTimeout(timer);
-      document.removeEventListener('visibilitychange', look);
+      document.removeEventListener('visibilitychange', onVisibilityChange);
     };
   }, [openIds]);
 
