@@ -37,7 +37,7 @@ const GROUPED_DIGITS = /^[1-9]\d{0,2}(?<separator>[\s.,'’])(?:\d{2,3}\k<separa
 
 /** Parses a whole number with or without separators between groups of digits. Returns the key of a text if it is none. */
 export function parseAmount(text: string): number | TextKey {
-  const trimmed = text.trim();
+  const trimmed = replaceFullWidth(text).trim();
   if (/^\d+$/.test(trimmed) || GROUPED_DIGITS.test(trimmed)) {
     return Number(trimmed.replace(/\D/g, ''));
   }
@@ -64,12 +64,18 @@ export function parseAmountInSats(
     return 'amount.noExchangeRate';
   }
   // One or two digits after the last separator are decimal places; three are a group.
-  const [, whole = text, decimals = '0'] = /^(.*\d)[.,](\d{1,2})$/.exec(text.trim()) ?? [];
+  const [, whole = text, decimals = '0'] =
+    /^(.*\d)[.,](\d{1,2})$/.exec(replaceFullWidth(text).trim()) ?? [];
   const amount = parseAmount(whole);
   if (typeof amount !== 'number') {
     return amount === 'amount.fraction' ? 'amount.decimals' : amount;
   }
   return Math.round((amount + Number(`0.${decimals}`)) * rate.satsPerUnit);
+}
+
+/** Replaces the wide digits and separators of Japanese and Chinese keyboards. NFKC alone would make `102` of `10²`. */
+function replaceFullWidth(text: string): string {
+  return text.replace(/[０-９．，]/g, (character) => character.normalize('NFKC'));
 }
 
 /** Returns whether amounts in the unit can be converted. */

@@ -19,10 +19,11 @@ describe('an amount', () => {
     );
   });
 
-  it.each(['2.100', '2,100', '2 100', '2\u00a0100', '2\u202f100', '2’100', "2'100"])(
-    'is 2100 for %j',
-    (text) => expect(parseAmount(text)).toBe(2100),
-  );
+  it.each([
+    ...['2.100', '2,100', '2 100', '2\u00a0100', '2\u202f100', '2’100', "2'100"],
+    // As Japanese and Chinese keyboards write it.
+    ...['２１００', '２，１００', '２．１００'],
+  ])('is 2100 for %j', (text) => expect(parseAmount(text)).toBe(2100));
 
   it.each([
     ['', 'amount.missing'],
@@ -35,6 +36,8 @@ describe('an amount', () => {
     ['2k', 'amount.notDigits'],
     ['1e3', 'amount.notDigits'],
     ['٢١', 'amount.notDigits'],
+    ['10²', 'amount.notDigits'],
+    ['１．５', 'amount.fraction'],
   ])('is refused for %j', (text, problem) => {
     expect(parseAmount(text)).toBe(problem);
   });
@@ -50,6 +53,7 @@ describe('an amount in a currency', () => {
     ['1.234', 1_974_400],
     ["1'234,50", 1_975_200],
     ['0,0', 0],
+    ['１．５０', 2_400],
   ])('%j is converted to sats', (text, sats) =>
     expect(parseAmountInSats(text, 'EUR', rates)).toBe(sats),
   );

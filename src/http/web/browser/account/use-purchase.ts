@@ -86,9 +86,10 @@ function usePurchaseDraft(pubkey: string) {
   return [draft, changeDraft] as const;
 }
 
-/** The page of an available name links to `/account?name=alice`. */
+/** The page of an available name links to `/account?name=alice`. As on the server, a name that occurs twice is ignored. */
 export function readNameInLink(): string {
-  return new URLSearchParams(location.search).get('name') ?? '';
+  const names = new URLSearchParams(location.search).getAll('name');
+  return names.length === 1 ? names.join() : '';
 }
 
 /** Returns the token that may have been spent, after an attempt with `token` has failed; null if there is none. */
