@@ -522,6 +522,7 @@ it('stays right if keys and fees change, tokens are partly spent, and the user h
   expect(await page.getByRole('group', { name: 'Confirm the payment' }).count()).toBe(0);
 
   mint.rotateKeyset({ inputFeePpk: 100 });
+  onTestFinished(() => void mint.rotateKeyset({ inputFeePpk: 0 }));
   const token = await createToken(page, 301);
   await waitForEcash(page, 199);
   const otherWallet = new Wallet(mint.url, { unit: 'sat' });
