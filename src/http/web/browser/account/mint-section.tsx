@@ -183,7 +183,7 @@ async function fetchPreview(api: ApiClient, enteredUrl: string): Promise<Mint> {
   const url = text === '' || text.includes('://') ? text : `https://${text}`;
   const urlProblem = findMintUrlProblem(url);
   if (urlProblem !== null) {
-    throw new Error(urlProblem);
+    throw new ExplainedError(urlProblem);
   }
   const { data } = await api.request<{ mint?: Mint; reason?: string }>(
     `/api/v2/user/mint/preview?${new URLSearchParams({ url })}`,
