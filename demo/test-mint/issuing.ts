@@ -30,8 +30,12 @@ export async function markIssued(state: TestMintState, quoteId: string): Promise
   quotes.setState(quoteId, 'ISSUED');
 }
 
-function requirePaidQuote({ quotes }: TestMintState, quoteId: string): TestMintQuote {
+function requirePaidQuote(
+  { quotes, switches, now }: TestMintState,
+  quoteId: string,
+): TestMintQuote {
   const quote = quotes.get(quoteId);
+  const isRefused = switches.refusesAfterExpiry && now() > quote.expiresAt * 1000;
   switch (quote.state) {
     case 'UNPAID':
       throw new MintRejection(20001, 'quote not paid');
@@ -40,6 +44,9 @@ function requirePaidQuote({ quotes }: TestMintState, quoteId: string): TestMintQ
     case 'PENDING':
       throw new MintRejection(20005, 'quote is pending');
     default:
+      if (isRefused) {
+        throw new MintRejection(20007, 'quote expired');
+      }
       return quote;
   }
 }

@@ -46,11 +46,11 @@ function withNumbersAsText(response: object) {
 /** Returns the body of `GET /v1/info` (NUT-06). */
 export function infoResponse(switches: TestMintSwitches, nowMs: number) {
   const { batchCheck, maxBatchSize, hasWebSocket, supportsLocking, supportsRestore } = switches;
-  const { name, description, subscriptionKind } = switches;
+  const { name, version, description, subscriptionKind } = switches;
   return {
     name,
     ...(description !== null && { description }),
-    version: 'TestMint/1',
+    version,
     contact: [],
     time: Math.floor(nowMs / 1000),
     nuts: {

@@ -20,6 +20,8 @@ export interface TestMintSwitches {
   style: MintStyle;
   /** NUT-06. */
   name: string;
+  /** NUT-06. */
+  version: string;
   /** NUT-06. Null: the info has no description. */
   description: string | null;
 
@@ -58,6 +60,8 @@ export interface TestMintSwitches {
 
   /** The mint rejects swaps and melts with more inputs (status 422, as Nutshell). Null: no limit. */
   maxInputs: number | null;
+  /** A paid quote cannot be issued after its expiry. */
+  refusesAfterExpiry: boolean;
   /** Lightning payments of melts fail. */
   doPaymentsFail: boolean;
 
@@ -94,6 +98,7 @@ export interface TestMintSwitches {
 export const DEFAULT_TEST_MINT_SWITCHES: Readonly<TestMintSwitches> = Object.freeze({
   style: 'nutshell',
   name: 'Test mint',
+  version: 'Nutshell/0.21.0',
   description: null,
   batchCheck: 'advertised',
   maxBatchSize: 1000,
@@ -110,6 +115,7 @@ export const DEFAULT_TEST_MINT_SWITCHES: Readonly<TestMintSwitches> = Object.fre
   maxAmountSat: null,
   isMintingDisabled: false,
   maxInputs: null,
+  refusesAfterExpiry: false,
   doPaymentsFail: false,
   allowsWebPages: true,
   quoteIdStyle: 'uuidv7',
