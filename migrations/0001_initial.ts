@@ -125,7 +125,8 @@ async function createMints(db: Kysely<unknown>): Promise<void> {
       fetched_at ${int} not null,
       answered_at ${int},
       failing_since ${int},
-      failure text
+      failure text,
+      issues_after_expiry ${int} check (issues_after_expiry = 1)
     ) ${tableOptions}`.execute(db);
   // For deleting unused mints.
   await sql`create index mints_by_fetch_time on mints (fetched_at)`.execute(db);

@@ -79,6 +79,8 @@ export interface DatabaseSchema {
     /** Since when all polls have failed, and why. Null while they succeed. */
     failing_since: number | null;
     failure: string | null;
+    /** 1 if the mint issues paid quotes after their expiry. Null: not known, so it may refuse. */
+    issues_after_expiry: 1 | null;
   };
   /** Which process watches a mint. Deleted with the row of the process. */
   mint_leases: { mint_url: string; process_id: string };

@@ -7,7 +7,7 @@ const SUBSCRIPTION_KINDS = ['bolt11_mint_quote', 'mint_quote'] as const;
 
 export type SubscriptionKind = (typeof SUBSCRIPTION_KINDS)[number];
 
-/** The part of a mint's info (NUT-06) that this service uses. Info that older versions of nutpost stored has no name. */
+/** The part of a mint's info (NUT-06) that this service uses. Older versions of nutpost stored no name and version. */
 export type MintInfo = z.infer<typeof infoSchema>;
 
 const flagSchema = z.boolean().catch(false);
@@ -49,6 +49,7 @@ const batchCheckSchema = z
 const infoSchema = z
   .object({
     name: displayText(100),
+    version: displayText(100),
     description: displayText(300),
     nuts: z.object({
       4: z
@@ -65,10 +66,11 @@ const infoSchema = z
       29: batchCheckSchema,
     }),
   })
-  .transform(({ name, description, nuts }) => {
+  .transform(({ name, version, description, nuts }) => {
     const minting = nuts[4].disabled ? undefined : nuts[4].methods[0];
     return {
       name,
+      version,
       description,
       supportsBolt11Sat: minting !== undefined,
       minAmountSat: minting?.min_amount ?? null,

@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import { jsonRows, statementNow } from '../database/sql.ts';
-import type { Db } from '../database/transaction.ts';
+import type { Db, Tx } from '../database/transaction.ts';
+import { isKnownToIssueAfterExpiry } from './issue-after-expiry.ts';
 import type { MintInfo } from './mint-info.ts';
 
 export async function loadMintInfo(db: Db, mintUrl: string): Promise<MintInfo | null> {
@@ -18,11 +19,28 @@ export async function saveMintInfo(
   info: MintInfo,
   nowMs: number,
 ): Promise<void> {
-  const values = { info: JSON.stringify(info), fetched_at: nowMs };
+  const isKnown = isKnownToIssueAfterExpiry(info.version);
+  // What was observed of another version no longer counts.
+  const isOtherVersion = info.version !== (await loadMintInfo(db, mintUrl))?.version;
+  const values = {
+    info: JSON.stringify(info),
+    fetched_at: nowMs,
+    ...((isKnown || isOtherVersion) && { issues_after_expiry: isKnown ? (1 as const) : null }),
+  };
   await db
     .insertInto('mints')
     .values({ url: mintUrl, ...values })
     .onConflict((conflict) => conflict.column('url').doUpdateSet(values))
+    .execute();
+}
+
+/** Stores that a mint has issued a paid quote after its expiry. */
+export async function saveIssueAfterExpiry(tx: Tx, mintUrl: string): Promise<void> {
+  await tx
+    .updateTable('mints')
+    .set({ issues_after_expiry: 1 })
+    .where('url', '=', mintUrl)
+    .where('issues_after_expiry', 'is', null)
     .execute();
 }
 

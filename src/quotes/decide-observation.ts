@@ -18,6 +18,8 @@ export interface SourcedObservation extends QuoteObservation {
   source: ObservationSource;
   /** Whether the service stops watching the quote if the mint reports no change. */
   shouldEndWatch?: boolean;
+  /** Whether a poll has found the quote paid, and not issued, some time after its expiry. */
+  wasPaidAfterExpiry?: boolean;
 }
 
 /** The state of a quote after an observation was recorded. */

@@ -3,6 +3,7 @@ import { isConstraintViolation } from '../database/errors.ts';
 import { type Db, notify, type Tx, transaction } from '../database/transaction.ts';
 import { type Logger, logMilestone } from '../log.ts';
 import type { MintAnomalyCounter } from '../mints/mint-anomalies.ts';
+import { saveIssueAfterExpiry } from '../mints/mint-store.ts';
 import {
   lockPaymentCounters,
   type PaymentCounter,
@@ -128,6 +129,13 @@ async function recordInTransaction(
   const changes = decisions.flatMap(({ change }) => change ?? []);
   await applyQuoteChanges(tx, changes);
   await savePaymentCounters(tx, [...advancedCounters.values()]);
+  const isIssuedAfterExpiry = ({ quoteId, state, hasStateChanged }: Decision) =>
+    hasStateChanged &&
+    state === 'ISSUED' &&
+    observationsById.get(quoteId)?.wasPaidAfterExpiry === true;
+  if (decisions.some(isIssuedAfterExpiry)) {
+    await saveIssueAfterExpiry(tx, mintUrl);
+  }
   const events = decisions.flatMap((decision) => toQuoteEvents(decision, nowMs));
   await addQuoteEvents(tx, events);
   const receipts =

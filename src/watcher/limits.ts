@@ -23,6 +23,9 @@ export const REPORTS_WITHOUT_PAUSE = 4;
 /** How long further reports of a quote are ignored, because each costs a transaction. */
 export const REPORT_PAUSE = { initialMs: 10 * MINUTE_MS, maxMs: 60 * MINUTE_MS };
 
+/** How long after its expiry a quote must be found paid to count as issued later. The clocks of mints differ from ours. */
+export const EXPIRY_TOLERANCE_MS = 2 * MINUTE_MS;
+
 /** How often leases are balanced and mints polled. */
 export const SCAN_INTERVAL_MS = SECOND_MS;
 /** How often new quotes are read from the database, in case an announcement was lost, and watched quotes counted. */

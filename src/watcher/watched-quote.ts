@@ -34,6 +34,8 @@ export function createWatchedQuote(row: WatchedQuoteRow, nowMs: number, lastPoll
     /** Whether the subscription has reported a state. cdk and Nutshell also confirm subscriptions that report nothing. */
     isCovered: false,
     firstResponseAfterWatchPeriodAtMs: null as number | null,
+    /** Whether a poll has found the quote `PAID` some time after its expiry. */
+    wasPaidAfterExpiry: false,
     /** What the mint has reported and is not recorded yet; only the newest report. */
     report: null as SourcedObservation | null,
     /** How many recorded reports changed the state or were rejected, and the last recorded report. */

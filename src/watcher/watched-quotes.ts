@@ -11,6 +11,7 @@ import { decideTransition, isLaterState } from '../quotes/quote-state.ts';
 import type { WatchedQuoteRow } from '../quotes/watched-quote-store.ts';
 import {
   CROWDED_QUOTES,
+  EXPIRY_TOLERANCE_MS,
   LOOK_AHEAD_MS,
   MAX_UNSUBSCRIBED_QUOTES,
   REPORT_PAUSE,
@@ -186,6 +187,10 @@ export class WatchedQuotes implements SubscribableQuotes {
     } else {
       quote.batchLimit = Math.min(Math.max(1, quote.batchLimit * 2), NO_BATCH_LIMIT);
     }
+    // Subscriptions do not count: they may report a state that is long past.
+    quote.wasPaidAfterExpiry ||=
+      observation?.state === 'PAID' &&
+      sentAtMs + this.#clockOffsetMs > quote.expiresAtMs + EXPIRY_TOLERANCE_MS;
     quote.lastPolledAtMs = Math.floor(sentAtMs);
     quote.failedReads = 0;
     this.#reschedule(quote);
@@ -337,7 +342,8 @@ export class WatchedQuotes implements SubscribableQuotes {
     if (!isExemptFromPause && this.#areReportsPaused(quote)) {
       return;
     }
-    quote.report = report;
+    const { wasPaidAfterExpiry } = quote;
+    quote.report = { ...report, wasPaidAfterExpiry };
     this.#reported.add(quote);
     this.#context.onReport();
   }

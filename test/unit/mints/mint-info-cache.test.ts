@@ -6,6 +6,7 @@ import { MintInfoCache } from '../../../src/mints/mint-info-cache.ts';
 const MINT_URL = 'https://mint.example';
 const INFO: MintInfo = {
   name: 'Mint',
+  version: 'Mint/1',
   description: null,
   supportsBolt11Sat: true,
   minAmountSat: 1,

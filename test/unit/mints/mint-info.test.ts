@@ -6,6 +6,7 @@ const SUPPORTED = { supported: true };
 
 /** The relevant parts of the info of Nutshell 0.20.2. */
 const NUTSHELL_INFO = {
+  version: 'Nutshell/0.20.2',
   nuts: {
     4: { methods: [{ ...BOLT11_SAT, options: { description: true } }], disabled: false },
     7: SUPPORTED,
@@ -41,6 +42,7 @@ const CDK_INFO = {
 
 const NO_FEATURES = {
   name: null,
+  version: null,
   description: null,
   supportsBolt11Sat: false,
   minAmountSat: null,
@@ -54,7 +56,7 @@ const NO_FEATURES = {
 };
 
 it.each([
-  ['Nutshell', NUTSHELL_INFO, { batchCheck: { maxBatchSize: 1000 } }],
+  ['Nutshell', NUTSHELL_INFO, { version: 'Nutshell/0.20.2', batchCheck: { maxBatchSize: 1000 } }],
   [
     'cdk-mintd',
     CDK_INFO,
