@@ -2,13 +2,17 @@ import { type RawBuilder, sql } from 'kysely';
 import { columnInValues } from '../database/sql.ts';
 import type { Db } from '../database/transaction.ts';
 import { DatabaseUnavailableError } from '../errors.ts';
+import { COLLECT_BY } from './collect-deadline-store.ts';
 import { MAX_AHEAD_MS, type PaidQuoteState } from './quote-state.ts';
 import { QUOTE_COLUMNS, type Quote } from './quote-store.ts';
 
 export interface ListedQuote extends Quote {
   state: PaidQuoteState;
   paidAtMs: number;
+  collectByMs: number | null;
 }
+
+const LISTED_COLUMNS = sql`${QUOTE_COLUMNS}, ${COLLECT_BY} as "collectByMs"`;
 
 interface PaidPage {
   /** Only payments later than this Unix time. */
@@ -69,7 +73,7 @@ async function readPaidPage(db: Db, pubkey: string, page: PaidPage, nowMs: numbe
         ${countPaid(pubkey, sql`paid_at <= ${sinceMs}`)} as until_since,
         (select count(*) from users where pubkey = ${pubkey} and ${hasNewPayments(nowMs)}) as has_new
     )
-    select listed - until_since as total, has_new as "hasNewPayments", ${QUOTE_COLUMNS}
+    select listed - until_since as total, has_new as "hasNewPayments", ${LISTED_COLUMNS}
     from counts left join quotes on pubkey = ${pubkey} and paid_seq is not null
       and paid_seq <= listed - ${page.offset}
       and paid_seq > case -- the larger one
@@ -101,14 +105,22 @@ export async function findListedQuotes(
     found as materialized (
       select * from quotes where ${columnInValues(db, 'quote_id', 'text', quoteIds)}
     )
-    select ${QUOTE_COLUMNS} from counts cross join found
+    select ${LISTED_COLUMNS} from counts cross join found
     where pubkey = ${pubkey} and paid_seq <= listed
   `.execute(db);
   return rows;
 }
 
-/** Adds up a recipient's newest payments, and those that wait for the wallet. `total` counts all payments. */
-export async function summarisePaidQuotes(db: Db, pubkey: string, maxPayments: number) {
+/**
+ * Adds up a recipient's newest payments, and those that wait for the wallet. `total` counts all payments. `collectByMs` is
+ * the first deadline that has not passed.
+ */
+export async function summarisePaidQuotes(
+  db: Db,
+  pubkey: string,
+  maxPayments: number,
+  nowMs: number,
+) {
   const { rows } = await sql<{
     total: number;
     payments: number;
@@ -116,6 +128,7 @@ export async function summarisePaidQuotes(db: Db, pubkey: string, maxPayments: n
     waitingPayments: number;
     waitingAmountSat: number;
     waitingLocked: number;
+    collectByMs: number | null;
   }>`
     with counts as materialized (
       select coalesce((select paid_count from users where pubkey = ${pubkey}), 0) as total
@@ -125,13 +138,14 @@ export async function summarisePaidQuotes(db: Db, pubkey: string, maxPayments: n
            cast(coalesce(sum(amount_sat), 0) as bigint) as "amountSat",
            count(paid_seq) filter (where state <> 'ISSUED') as "waitingPayments",
            cast(coalesce(sum(amount_sat) filter (where state <> 'ISSUED'), 0) as bigint) as "waitingAmountSat",
-           count(paid_seq) filter (where state <> 'ISSUED' and locked = 1) as "waitingLocked"
+           count(paid_seq) filter (where state <> 'ISSUED' and locked = 1) as "waitingLocked",
+           min(${COLLECT_BY}) filter (where expires_at > ${nowMs}) as "collectByMs"
     from counts left join quotes on pubkey = ${pubkey} and paid_seq is not null
       and paid_seq <= total and paid_seq > total - ${maxPayments}
     group by total
   `.execute(db);
   const none = { payments: 0, amountSat: 0, waitingPayments: 0, waitingAmountSat: 0 };
-  return rows[0] ?? { total: 0, ...none, waitingLocked: 0 };
+  return rows[0] ?? { total: 0, ...none, waitingLocked: 0, collectByMs: null };
 }
 
 function countListed(pubkey: string): RawBuilder<number> {

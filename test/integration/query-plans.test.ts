@@ -99,7 +99,7 @@ const CALLS: [name: string, call: StoreCall][] = [
     (tx) => listPaidQuotes(tx, pubkey, { sinceSeconds: 1, limit: 50, offset: 0 }, 1),
   ],
   ['finds listed quotes by id', (tx) => findListedQuotes(tx, pubkey, quoteIds, 1)],
-  ['adds up payments', (tx) => summarisePaidQuotes(tx, pubkey, 2_000)],
+  ['adds up payments', (tx) => summarisePaidQuotes(tx, pubkey, 2_000, 1)],
   ['finds an invoice by its verify token', (tx) => findQuoteByVerifyToken(tx, 'token')],
   ['lists watched mints', (tx) => listWatchedMints(tx)],
   ['lists new quotes', (tx) => listWatchedAfter(tx, QUOTE_COUNT - 10, 1_000)],

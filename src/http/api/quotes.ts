@@ -22,7 +22,10 @@ import {
 
 const ID_LIST_ERROR = `must be a list of at most ${MAX_QUOTE_LOOKUP_IDS} quote ids, each of at most ${MAX_QUOTE_ID_LENGTH} characters`;
 
-/** Contains no fractions and no null, on which some wallets fail. The API of npub.cash has no `comment` and no `tag`. */
+/**
+ * Contains no fractions and no null, on which some wallets fail. The API of npub.cash has no `collectBy`, `comment` and
+ * `tag`.
+ */
 const quoteSchema = z
   .object({
     createdAt: unixSeconds.describe('Unix seconds.'),
@@ -30,7 +33,13 @@ const quoteSchema = z
       'Unix seconds: when the service recorded the payment. A wallet that has read the list finds every ' +
         'later payment at a later time.',
     ),
-    expiresAt: unixSeconds.describe('Unix seconds. Some mints do not mint expired quotes.'),
+    expiresAt: unixSeconds.describe('Unix seconds: until when the invoice can be paid.'),
+    collectBy: unixSeconds
+      .optional()
+      .describe(
+        'Unix seconds: the mint may refuse to mint the quote after this time. Absent if the quote is minted, or if the ' +
+          'mint is known to mint expired quotes.',
+      ),
     mintUrl: z.url().describe('The mint that created the quote; only it can mint the quote.'),
     quoteId: z.string().max(MAX_QUOTE_ID_LENGTH).describe('Secret, unless the quote is locked.'),
     request: z.string().describe('The BOLT11 invoice.'),
@@ -121,6 +130,9 @@ const walletSummary = z
         locked: nonNegativeInteger.describe(
           'How many of these payments are locked to the user’s key.',
         ),
+        collectBy: unixSeconds
+          .optional()
+          .describe('The earliest `collectBy` of these payments that has not passed.'),
       })
       .describe('The payments among them that are PAID or INFLIGHT, so not yet minted.'),
     complete: z.boolean().describe('False if the user has older payments, which are not included.'),
@@ -172,7 +184,8 @@ export const quoteRoutes: Routes = async (app, { db, clock }) => {
   });
 
   app.get('/api/v2/wallet/summary', { schema: summarySchema }, async (request) => {
-    const sums = await summarisePaidQuotes(db, request.pubkey, MAX_SUMMARISED_PAYMENTS);
+    const { pubkey } = request;
+    const sums = await summarisePaidQuotes(db, pubkey, MAX_SUMMARISED_PAYMENTS, clock());
     return success({
       payments: sums.payments,
       amount: sums.amountSat,
@@ -180,6 +193,7 @@ export const quoteRoutes: Routes = async (app, { db, clock }) => {
         payments: sums.waitingPayments,
         amount: sums.waitingAmountSat,
         locked: sums.waitingLocked,
+        collectBy: toOptionalSeconds(sums.collectByMs),
       },
       complete: sums.payments === sums.total,
     });
@@ -191,6 +205,7 @@ function renderQuote(quote: ListedQuote): z.infer<typeof quoteSchema> {
     createdAt: toUnixSeconds(quote.createdAtMs),
     paidAt: toUnixSeconds(quote.paidAtMs),
     expiresAt: toUnixSeconds(quote.expiresAtMs),
+    collectBy: toOptionalSeconds(quote.collectByMs),
     mintUrl: quote.mintUrl,
     quoteId: quote.quoteId,
     request: quote.request,
@@ -201,4 +216,8 @@ function renderQuote(quote: ListedQuote): z.infer<typeof quoteSchema> {
     comment: quote.comment ?? undefined,
     tag: quote.tag ?? undefined,
   };
+}
+
+function toOptionalSeconds(ms: number | null): number | undefined {
+  return ms === null ? undefined : toUnixSeconds(ms);
 }
