@@ -4,6 +4,7 @@ import { Section, shortenNpub } from '../../elements.ts';
 import { formatTime, link, rich, t } from '../translator.ts';
 import type { ApiClient } from './api-client.ts';
 import { WalletsForSum } from './collect-section.tsx';
+import { CollectWithin, isPastDeadline } from './collect-within.tsx';
 import { Button, Problem, useAction } from './elements.tsx';
 import { exportPayments, type Payment, readPayerNote } from './payments.ts';
 import { PAGE_SIZE, type PaymentsPage, usePayments } from './use-payments.ts';
@@ -40,7 +41,7 @@ export function PaymentsSections({ api, children }: PaymentsSectionsProps) {
 
 type PaymentsProps = ReturnType<typeof usePayments>;
 
-/** Has the same height before and after the payments have been read, unless the page for collecting cannot help. */
+/** Has the same height before and after the payments have been read, unless they are locked or have a deadline. */
 function WaitingSection({ page, problem }: PaymentsProps) {
   const { waiting, complete } = page?.summary ?? {};
   // Older payments, which the server does not count, may not be locked.
@@ -52,7 +53,10 @@ function WaitingSection({ page, problem }: PaymentsProps) {
   return (
     <Section title={t('account.waitingTitle')}>
       {page ? (
-        <Total {...page.summary.waiting} summary={page.summary} />
+        <>
+          <Total {...page.summary.waiting} summary={page.summary} />
+          <CollectWithin collectBy={page.summary.waiting.collectBy} />
+        </>
       ) : (
         <>
           <p class="total">…</p>
@@ -187,16 +191,23 @@ function PaymentItem({ payment, isNew }: { payment: Payment; isNew: boolean }) {
   );
 }
 
-function describeState({ state, locked, expiresAt }: Payment): ComponentChildren {
-  switch (state) {
+function describeState(payment: Payment): ComponentChildren {
+  const { collectBy } = payment;
+  switch (payment.state) {
     case 'INFLIGHT':
       return t('account.inflightText');
     case 'ISSUED':
       return t('account.issuedText');
     case 'PAID':
-      return rich(locked ? 'account.lockedText' : 'account.paidText', {
-        time: <Time seconds={expiresAt} />,
-      });
+      return (
+        <>
+          {t(payment.locked ? 'account.lockedText' : 'account.paidText')}{' '}
+          {collectBy !== undefined &&
+            rich(isPastDeadline(payment) ? 'account.deadlinePassed' : 'account.collectBefore', {
+              time: <Time seconds={collectBy} />,
+            })}
+        </>
+      );
   }
 }
 

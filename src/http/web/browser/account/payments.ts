@@ -6,6 +6,8 @@ import { type ApiClient, ApiError } from './api-client.ts';
 export interface Payment {
   paidAt: number;
   expiresAt: number;
+  /** Absent if there is no deadline. */
+  collectBy?: number;
   mintUrl: string;
   /** Secret, so it is never shown. */
   quoteId: string;
@@ -21,7 +23,7 @@ export interface Payment {
 export interface Summary {
   payments: number;
   amount: number;
-  waiting: { payments: number; amount: number; locked: number };
+  waiting: { payments: number; amount: number; locked: number; collectBy?: number };
   /** False if the user has older payments, which are not counted. */
   complete: boolean;
 }

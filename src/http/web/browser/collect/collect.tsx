@@ -3,6 +3,7 @@ import { render } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { parseAmount } from '../../amount.ts';
 import { CopyableText, Section } from '../../elements.ts';
+import { CollectWithin, isPastDeadline } from '../account/collect-within.tsx';
 import { Button, FieldForm, Problem, Status, useAction, useLoaded } from '../account/elements.tsx';
 import { type AccountSession, restoreSession } from '../account/restore-session.ts';
 import { followTabs } from '../account/tabs.ts';
@@ -105,6 +106,11 @@ function WaitingSection({ wallet }: WalletProps) {
     return () => document.removeEventListener('visibilitychange', refresh);
   }, []);
   const isLoading = list.data === null && list.problem === null;
+  const waiting = [...collectable, ...locked];
+  const overdue = waiting.filter(isPastDeadline);
+  const deadlines = waiting
+    .filter((payment) => !isPastDeadline(payment))
+    .flatMap(({ collectBy }) => collectBy ?? []);
   return (
     <Section title={t('collect.waiting')}>
       <p class="total">
@@ -119,6 +125,12 @@ function WaitingSection({ wallet }: WalletProps) {
             mints: listMints(collectable).map(formatMint).join(', '),
           })}
       </p>
+      {deadlines.length > 0 && <CollectWithin collectBy={Math.min(...deadlines)} />}
+      {overdue.length > 0 && (
+        <p class="problem">
+          {t('collect.deadlinePassed', { amount: sum(overdue.map(({ amount }) => amount)) })}
+        </p>
+      )}
       {(isRunning || collectable.length > 0) && (
         <p>
           <button
