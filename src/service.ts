@@ -327,7 +327,7 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
     ...shared,
     readiness,
     getUntrustedProxy,
-    readCounts: () => readDatabaseCounts(db, processId),
+    readCounts: () => readDatabaseCounts(db, processId, clock()),
     readFreeDiskBytes: database.readFreeDiskBytes,
     poolStats: database.poolStats,
     quoteSockets: http.quoteSockets,

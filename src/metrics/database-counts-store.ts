@@ -2,22 +2,30 @@ import { sql } from 'kysely';
 import type { QuoteState } from '../database/schema.ts';
 import { isSqlite } from '../database/sql.ts';
 import type { Db } from '../database/transaction.ts';
+import { COLLECT_BY } from '../quotes/collect-deadline-store.ts';
 
 export type DatabaseCounts = Awaited<ReturnType<typeof readDatabaseCounts>>;
 
 /** Runs one query after another, so that only one connection is in use. */
-export async function readDatabaseCounts(db: Db, processId: string) {
+export async function readDatabaseCounts(db: Db, processId: string, nowMs: number) {
   return {
-    watchedQuotes: await countWatchedQuotes(db, processId),
+    watchedQuotes: await countWatchedQuotes(db, processId, nowMs),
     outboxes: await countPendingDeliveries(db),
     purchases: await countPurchases(db),
     ...(await readSizeAndUserCount(db)),
   };
 }
 
-export async function countWatchedQuotes(db: Db, processId: string) {
-  const { rows } = await sql<{ mintUrl: string; state: QuoteState; count: number }>`
-    select mint_url as "mintUrl", state, count(*) as count from quotes
+export async function countWatchedQuotes(db: Db, processId: string, nowMs: number) {
+  const { rows } = await sql<{
+    mintUrl: string;
+    state: QuoteState;
+    count: number;
+    pastDeadline: number;
+  }>`
+    select mint_url as "mintUrl", state, count(*) as count,
+      count(*) filter (where ${COLLECT_BY} < ${nowMs}) as "pastDeadline"
+    from quotes
     where watch_until is not null
       and mint_url in (select mint_url from mint_leases where process_id = ${processId})
     group by mint_url, state

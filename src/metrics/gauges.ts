@@ -50,6 +50,7 @@ const GAUGES = {
   watched_mints: ['Mints that this process watches.'],
   unresponsive_mints: ['Watched mints whose last request failed.'],
   watched_quotes: ['Watched quotes of the mints that this process watches.', 'mint', 'state'],
+  payments_past_collect_deadline: ['Watched quotes that the mint may refuse to issue.', 'mint'],
   oldest_due_poll_age_seconds: ['How long the most overdue poll of a mint is overdue.', 'mint'],
   mint_failing_seconds: ['How long all polls have failed; of `other`, the longest.', 'mint'],
   mint_cooldown_seconds: ['Seconds until a request, after a 429 or failures.', 'mint', 'route'],
@@ -191,6 +192,12 @@ export class MetricGauges {
         ),
         ...(counts?.watchedQuotes ?? []).map(({ mintUrl, state, count }) =>
           sample({ mint: toMintLabel(mintUrl), state }, count),
+        ),
+      ],
+      payments_past_collect_deadline: [
+        ...zeroByMint,
+        ...(counts?.watchedQuotes ?? []).map(({ mintUrl, pastDeadline }) =>
+          sample({ mint: toMintLabel(mintUrl) }, pastDeadline),
         ),
       ],
       oldest_due_poll_age_seconds: keepLargest([

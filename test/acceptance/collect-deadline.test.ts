@@ -3,6 +3,8 @@ import type { TestMint } from '../../demo/test-mint.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 import type { RecipientClient } from '../helpers/recipients/recipient-client.ts';
+import { scrapeMetrics } from '../helpers/service/metrics-scrape.ts';
+import { runOperatorCommand } from '../helpers/service/run-operator-command.ts';
 import { setMint, useTestEnvironment } from '../helpers/service/test-environment.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 
@@ -14,6 +16,7 @@ const LIFETIME_MS = 60 * MINUTE_MS;
 
 const clock = new TestClock();
 const environment = useTestEnvironment({
+  env: { METRICS_PORT: '0' },
   mint: { now: clock.now },
   overrides: { clock: clock.now, scanIntervalMs: 5 },
 });
@@ -38,6 +41,12 @@ describe('collectBy', () => {
     clock.advance(LIFETIME_MS - 20 * MINUTE_MS);
     expect(await readDeadlines()).toEqual([second.expiresAt, first.expiresAt]);
     expect(await readNextDeadline()).toBe(second.expiresAt);
+    await eventually(async () => {
+      // Rows are counted at most every ten seconds.
+      clock.advance(10_000);
+      const metrics = await scrapeMetrics(environment.service);
+      expect(metrics.sumSeries('nutpost_payments_past_collect_deadline')).toBe(1);
+    });
   });
 
   it('is absent when the quote is issued', async () => {
@@ -68,6 +77,24 @@ describe('collectBy', () => {
     mint.switches.isUnresponsive = false;
     await waitUntilIssued(id);
     expect(await readDeadlines()).toContain(other.expiresAt);
+  });
+});
+
+describe('nutpost trace', () => {
+  it('shows the deadline of a payment, and whom to ask after it', async () => {
+    const { id, request } = await receivePayment();
+    expect(await trace(request)).toContain('(in 60 min): the mint may refuse to issue the quote');
+
+    await passDeadline();
+    const late = await trace('--reveal', request);
+    expect(late).toMatch(/\(\d+ min ago\): the mint may refuse to issue the quote/);
+    expect(late).toContain(`ask the mint's operator to issue quote ${id}.`);
+    expect(late).toContain('the mint runs Other/1.0');
+    expect(await trace(request)).toContain('to issue quote (see --reveal).');
+
+    const other = await receivePayment();
+    await issue(id);
+    expect(await trace(other.request)).toContain('There is no deadline');
   });
 });
 
@@ -123,4 +150,9 @@ async function findDeadline(quoteId: string): Promise<number | undefined> {
 
 async function readNextDeadline(): Promise<number | undefined> {
   return (await wallet.get('/api/v2/wallet/summary')).body.data.waiting.collectBy;
+}
+
+async function trace(...args: string[]): Promise<string> {
+  const options = { clock: clock.now };
+  return (await runOperatorCommand(environment.database, ['trace', ...args], options)).stdout;
 }

@@ -91,6 +91,7 @@ describe('nutpost doctor while the service runs', () => {
         'mint.amounts',
         'mint.locking',
         'mint.updates',
+        'mint.collect_deadline',
         'mint.usernames',
         'relay.reachable',
         'origin.reachable',
@@ -108,12 +109,14 @@ describe('nutpost doctor while the service runs', () => {
       hasWebSocket: false,
       supportsRestore: false,
       minAmountSat: 2_000_000,
+      version: 'Other/1.0',
     });
     const envWithLimitedMint = { ...env, DEFAULT_MINT_URL: limitedMint.url };
     expect(await findIssues(envWithLimitedMint)).toEqual(
       [
         ...EXPECTED_WARNINGS,
         'problem mint.amounts',
+        'warning mint.collect_deadline',
         'warning mint.locking',
         'warning mint.updates',
         'problem mint.usernames',

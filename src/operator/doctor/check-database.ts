@@ -87,7 +87,7 @@ export async function checkDatabase(config: Config): Promise<DatabaseReport> {
 }
 
 async function checkTables(config: Config, db: Db): Promise<DatabaseReport> {
-  const schema = await readSchemaAndService(db);
+  const schema = await readSchemaAndService(db, config.defaultMintUrl);
   const { serviceState } = schema;
   const findings = [...checkSchema(schema)];
   if (serviceState !== null) {

@@ -1,22 +1,23 @@
 import type { Config } from '../../config.ts';
+import { ISSUING_VERSIONS, isKnownToIssueAfterExpiry } from '../../mints/issue-after-expiry.ts';
 import { describeFailure, type MintClient } from '../../mints/mint-client.ts';
 import type { MintInfo } from '../../mints/mint-info.ts';
 import type { MintPolicy } from '../../mints/mint-policy.ts';
 import { MSAT_PER_SAT, narrowSendableRange } from '../../quotes/lnurl-pay.ts';
 import type { ExpiringEcash } from '../../usernames/treasury-store.ts';
 import { formatCount, formatExpiry, formatNumber } from '../format.ts';
+import type { ServiceState } from './doctor-store.ts';
 import { type Finding, getUnreachableAdvice, ok, problem, warning } from './finding.ts';
 
-/** @param lockingUserCount the users of the default mint who lock their quotes */
 export async function checkMints(
   config: Config,
   mintPolicy: MintPolicy,
   client: MintClient,
-  lockingUserCount: number,
+  serviceState: ServiceState | null,
 ): Promise<Finding[]> {
   const mintUrls = new Set([...mintPolicy.operatorMints, ...(config.web?.mints ?? [])]);
   const checks = [...mintUrls].map((url) =>
-    Array.fromAsync(checkMint(url, config, client, lockingUserCount)),
+    Array.fromAsync(checkMint(url, config, client, serviceState)),
   );
   return (await Promise.all(checks)).flat();
 }
@@ -25,14 +26,14 @@ async function* checkMint(
   mintUrl: string,
   config: Config,
   client: MintClient,
-  lockingUserCount: number,
+  serviceState: ServiceState | null,
 ): AsyncGenerator<Finding> {
   const response = await client.readInfo(mintUrl);
   switch (response.outcome) {
     case 'found':
       yield ok('mint.reachable', `${mintUrl} responds`);
       if (mintUrl === config.defaultMintUrl) {
-        yield* checkDefaultMint(mintUrl, response.info, config, lockingUserCount);
+        yield* checkDefaultMint(mintUrl, response.info, config, serviceState);
       }
       if ((config.usernames.priceSat ?? 0) > 0 && mintUrl === config.usernames.mintUrl) {
         yield response.info.supportsRestore
@@ -71,8 +72,9 @@ function* checkDefaultMint(
   mintUrl: string,
   info: MintInfo,
   { minSendableMsat, maxSendableMsat, defaultLockQuotes }: Config,
-  lockingUserCount: number,
+  serviceState: ServiceState | null,
 ): Generator<Finding> {
+  const lockingUserCount = serviceState?.lockingUserCount ?? 0;
   if (!info.supportsBolt11Sat) {
     yield problem(
       'mint.payments',
@@ -129,6 +131,25 @@ function* checkDefaultMint(
         `${mintUrl} does not offer ${missingFeatures.join(' or ')}: payments are detected by polling, and late if many invoices are open`,
         'A newer version of the mint may offer it.',
       );
+  yield checkCollectDeadline(mintUrl, info, serviceState?.defaultMint);
+}
+
+function checkCollectDeadline(
+  mintUrl: string,
+  { version }: MintInfo,
+  seen: ServiceState['defaultMint'] | undefined,
+): Finding {
+  if (isKnownToIssueAfterExpiry(version) || seen?.issuesAfterExpiry) {
+    return ok('mint.collect_deadline', `${mintUrl} issues payments after their expiry, too`);
+  }
+  const minutes = Math.round((seen?.quoteLifetimeMs ?? 0) / 60_000);
+  const time =
+    minutes > 0 ? `within ${formatCount(minutes, 'minute')} of their invoice` : 'before it';
+  return warning(
+    'mint.collect_deadline',
+    `${mintUrl} (${version ?? 'unknown version'}) may refuse to issue payments after their expiry: those that are not collected ${time} may be lost`,
+    `${ISSUING_VERSIONS} issue them. Or raise the expiry of the mint's quotes (MINT_QUOTE_TTL in Nutshell). This warning ends when the service sees the mint issue one.`,
+  );
 }
 
 /**

@@ -26,10 +26,14 @@ export type SchemaAndService = Awaited<ReturnType<typeof readSchemaAndService>>;
 export type ServiceState = Awaited<ReturnType<typeof readServiceState>>;
 
 /** Returns `unknown` migrations, which only a newer version has, and a `serviceState` if the tables are up to date. */
-export async function readSchemaAndService(db: Db) {
+export async function readSchemaAndService(db: Db, defaultMintUrl: string) {
   const { missing, unknown } = await compareMigrations(db);
   const isCurrent = missing.length === 0 && unknown.length === 0;
-  return { missing, unknown, serviceState: isCurrent ? await readServiceState(db) : null };
+  return {
+    missing,
+    unknown,
+    serviceState: isCurrent ? await readServiceState(db, defaultMintUrl) : null,
+  };
 }
 
 /** Writes a message to PostgreSQL's WAL, which changes nothing. */
@@ -79,7 +83,7 @@ export async function readSqlite(db: Db): Promise<{ version: string; corruption:
   return { version, corruption: result === 'ok' ? null : result };
 }
 
-async function readServiceState(db: Db) {
+async function readServiceState(db: Db, defaultMintUrl: string) {
   const running = await db
     .selectFrom('watch_processes')
     .select('untrusted_proxy')
@@ -98,8 +102,29 @@ async function readServiceState(db: Db) {
     untrustedProxies: new Set(running.flatMap(({ untrusted_proxy }) => untrusted_proxy ?? [])),
     /** Those who lock their quotes and have chosen no mint. */
     lockingUserCount: Number(locking.count),
+    defaultMint: await readIssueAfterExpiry(db, defaultMintUrl),
     /** First those that did not answer their last poll. */
     watchedMints: watchedMints.toSorted((a, b) => Number(failing.has(b)) - Number(failing.has(a))),
     expiringEcash: await listExpiringEcash(db, Date.now() + EXPIRY_WARNING_MS),
+  };
+}
+
+/** `quoteLifetimeMs`: of the newest watched quote; null if there is none. */
+async function readIssueAfterExpiry(db: Db, mintUrl: string) {
+  const mint = await db
+    .selectFrom('mints')
+    .select('issues_after_expiry')
+    .where('url', '=', mintUrl)
+    .executeTakeFirst();
+  const newestQuote = await db
+    .selectFrom('quotes')
+    .select(['created_at', 'expires_at'])
+    .where('mint_url', '=', mintUrl)
+    .where('watch_until', 'is not', null)
+    .orderBy('id', 'desc')
+    .executeTakeFirst();
+  return {
+    issuesAfterExpiry: mint?.issues_after_expiry === 1,
+    quoteLifetimeMs: newestQuote ? newestQuote.expires_at - newestQuote.created_at : null,
   };
 }

@@ -85,7 +85,7 @@ async function checkDatabaseAndNetwork(config: Config): Promise<Finding[]> {
   const localOrigins = port === 0 ? [] : [`http://localhost:${port}`];
   try {
     const [mints, userMints, relays, origins] = await Promise.all([
-      checkMints(config, mintPolicy, mintClient, serviceState?.lockingUserCount ?? 0),
+      checkMints(config, mintPolicy, mintClient, serviceState),
       checkUserMints(mintPolicy, serviceState?.watchedMints ?? [], userMintClient),
       checkRelays(zaps.relays, egress.connect),
       checkOrigins(

@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util';
 import { HISTORY_RETENTION_DAYS, HISTORY_RETENTION_MS } from '../../limits.ts';
+import { ISSUING_VERSIONS } from '../../mints/issue-after-expiry.ts';
 import type { QuoteEvent, ReceiptRefusal } from '../../quotes/quote-event-store.ts';
 import type { TracedDelivery } from '../../zaps/zap-receipt-store.ts';
 import {
@@ -215,6 +216,7 @@ function pollingToLines({ watchUntilMs, leaseHolder }: PaymentTrace, nowMs: numb
 
 function paymentStatusToLines(payment: PaymentTrace, nowMs: number): string[] {
   const { expiresAtMs, paymentStatus, events, mintHealth } = payment;
+  const deadlineLines = deadlineToLines(payment, nowMs);
   const expiresAt = formatTimeWithDistance(expiresAtMs, nowMs);
   const outageLines =
     payment.state === 'UNPAID' && mintHealth?.failure
@@ -235,16 +237,30 @@ function paymentStatusToLines(payment: PaymentTrace, nowMs: number): string[] {
     awaiting_collection: [
       ...updateLines,
       "The recipient's wallet must collect the payment from the mint.",
-      expiresAtMs > nowMs
-        ? `The quote expires at ${expiresAt}; some mints reject it afterwards.`
-        : `The quote expired at ${expiresAt}; some mints reject it now.`,
+      ...deadlineLines,
     ],
     left_uncollected: [
       "The mint is no longer polled. The payment stays in the recipient's list, and the wallet can still collect it if the mint allows that.",
+      ...deadlineLines,
     ],
     issued: ["Nothing: the money is in the recipient's wallet."],
   };
   return linesByKind[paymentStatus.kind];
+}
+
+function deadlineToLines(payment: PaymentTrace, nowMs: number): string[] {
+  const { collectByMs, quoteId, mintVersion } = payment;
+  if (collectByMs === null) {
+    return ['There is no deadline: the mint also issues quotes that have expired.'];
+  }
+  const deadline = formatTimeWithDistance(collectByMs, nowMs);
+  if (collectByMs > nowMs) {
+    return [`The deadline is ${deadline}: the mint may refuse to issue the quote afterwards.`];
+  }
+  return [
+    `The deadline was ${deadline}: the mint may refuse to issue the quote, but the wallet should try.`,
+    `If it refuses, ask the mint's operator to issue quote ${quoteId ?? '(see --reveal)'}. ${ISSUING_VERSIONS} issue expired quotes; the mint runs ${mintVersion ?? 'an unknown version'}.`,
+  ];
 }
 
 function receiptToLines(payment: PaymentTrace, nowMs: number): string[] {

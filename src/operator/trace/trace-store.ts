@@ -1,6 +1,7 @@
 import { type InferResult, sql } from 'kysely';
 import { databaseNow } from '../../database/sql.ts';
 import type { Db } from '../../database/transaction.ts';
+import { COLLECT_BY } from '../../quotes/collect-deadline-store.ts';
 
 export type TracedQuote = Awaited<ReturnType<typeof findTracedQuotes>>[number];
 
@@ -96,6 +97,7 @@ function selectQuotes(db: Db) {
       'expires_at as expiresAtMs',
       'paid_at as paidAtMs',
       'watch_until as watchUntilMs',
+      COLLECT_BY.as('collectByMs'),
       'tag',
       sql<number>`case when zap_request is null then 0 else 1 end`.as('isZap'),
       sql<number>`case when comment is null then 0 else 1 end`.as('hasComment'),

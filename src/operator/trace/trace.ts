@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import type { QuoteState } from '../../database/schema.ts';
-import { findMintHealth } from '../../mints/mint-store.ts';
+import { findMintHealth, loadMintInfo } from '../../mints/mint-store.ts';
 import { listQuoteEvents } from '../../quotes/quote-event-store.ts';
 import { findUserByName, findUserByPubkey } from '../../recipients/user-store.ts';
 import { findReceiptOfQuote } from '../../zaps/zap-receipt-store.ts';
@@ -96,6 +96,7 @@ async function traceQuote({ db, reveal }: TraceContext, quote: TracedQuote, nowM
     paymentStatus: derivePaymentStatus(quote, nowMs),
     leaseHolder: isWatched ? await findMintLeaseHolder(db, mintUrl) : null,
     mintHealth: isWatched ? await findMintHealth(db, mintUrl) : null,
+    mintVersion: (await loadMintInfo(db, mintUrl))?.version ?? null,
     receipt: isZap ? await findReceiptOfQuote(db, id) : null,
   };
 }

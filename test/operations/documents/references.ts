@@ -11,6 +11,7 @@ export interface Project {
 /** Names in the documents that look like settings of nutpost but are something else. */
 const EXTERNAL_SETTINGS = new Set([
   'LIMIT_REQUEST',
+  'MINT_QUOTE_TTL',
   'MINT_TRANSACTION_RATE_LIMIT_PER_MINUTE',
   'NODE_ENV',
   'NODE_TLS_REJECT_UNAUTHORIZED',

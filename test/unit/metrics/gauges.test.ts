@@ -41,7 +41,7 @@ it('reports the failed check and the previous counts while the database is unava
   let isDatabaseDown = false;
   let monotonicMs = 0;
   const scrape = createScraper({
-    watchedQuotes: [{ mintUrl: OPERATOR_MINT_URL, state: 'UNPAID', count: 5 }],
+    watchedQuotes: [{ mintUrl: OPERATOR_MINT_URL, state: 'UNPAID', count: 5, pastDeadline: 0 }],
     isDatabaseDown: () => isDatabaseDown,
     monotonicMs: () => monotonicMs,
   });
