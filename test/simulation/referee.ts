@@ -1,3 +1,4 @@
+import { isKnownToIssueAfterExpiry } from '../../src/mints/issue-after-expiry.ts';
 import type { FaultPlan } from './faults.ts';
 import type { Health } from './health.ts';
 import type { History } from './history.ts';
@@ -219,8 +220,29 @@ export class Referee {
       quote.createdAt <= toUnixSeconds(invoice.receivedAtMs) &&
       quote.paidAt >= toUnixSeconds(paidAtMs) &&
       quote.paidAt <= nowSeconds + 1;
+    this.#checkDeadline(payment, quote);
     if (!isRight || !(areTimesRight || this.haveClockFaults)) {
       this.report('right fields', JSON.stringify(quote));
+    }
+  }
+
+  /** A deadline is shown where the mint refuses expired quotes, and not where it is known to issue them. */
+  #checkDeadline(
+    { invoice }: Payment,
+    { quoteId, state, expiresAt, collectBy }: ListedQuote,
+  ): void {
+    const { refusesAfterExpiry, version } = invoice.mint.switches;
+    const { faults } = this.#context;
+    // After impossible states, it looks as if the mint had issued the quote later.
+    const mayBeMissing = !refusesAfterExpiry || faults.has('mint reports impossible states');
+    // The database may have failed to store the version.
+    const mayBeShown = !isKnownToIssueAfterExpiry(version) || faults.kinds.length > 0;
+    const isRight =
+      collectBy === undefined
+        ? mayBeMissing || state === 'ISSUED'
+        : mayBeShown && state !== 'ISSUED' && collectBy === expiresAt;
+    if (!isRight) {
+      this.report('right deadlines', `${quoteId} is ${state}, collectBy ${collectBy}`);
     }
   }
 

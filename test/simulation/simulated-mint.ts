@@ -185,6 +185,13 @@ export class SimulatedMint implements SimulatedHost {
     if (this.state.quotes.byId.get(quoteId)?.state !== 'PAID' || !this.actor.isAlive) {
       return false;
     }
+    if (
+      this.switches.refusesAfterExpiry &&
+      wallClockMs() / 1_000 > this.state.quotes.get(quoteId).expiresAt
+    ) {
+      this.#history.add(this.actor, () => `refuses to issue ${quoteId}, which has expired`);
+      return false;
+    }
     this.#history.add(this.actor, () => `issues ecash for ${quoteId}`);
     await markIssued(this.state, quoteId);
     return true;

@@ -14,6 +14,7 @@ export interface ListedQuote {
   createdAt: number;
   paidAt: number;
   expiresAt: number;
+  collectBy?: number;
 }
 
 export interface ListedPage {

@@ -115,6 +115,7 @@ export class World {
     this.mints = Array.from({ length: scenario.mints }, (_, index) => {
       const host = `mint-${index + 1}.example`;
       const mint = new SimulatedMint(host, this.random.fork(host), faults, history);
+      Object.assign(mint.switches, chooseCollectDeadline(index));
       mint.switches.expirySeconds = scenario.expirySeconds ?? mint.switches.expirySeconds;
       this.network.addHost(host, mint);
       return mint;
@@ -333,4 +334,12 @@ export class World {
     }
     this.database.close();
   }
+}
+
+/** A mint is known to issue expired quotes, refuses, or issues them although that is not known. Uses no random numbers. */
+function chooseCollectDeadline(index: number) {
+  return {
+    version: index % 3 === 0 ? 'Nutshell/0.21.0' : 'Other/1',
+    refusesAfterExpiry: index % 3 === 1,
+  };
 }
