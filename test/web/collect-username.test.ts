@@ -350,6 +350,7 @@ it('asks before a late payment replaces a name that the user has bought since', 
   await button(other, 'Pay with Lightning').click();
   environment.mint.pay(await readInvoice(other));
   await buying(other).getByText('is yours now').waitFor();
+  await expect.poll(() => tokens(other).count()).toBe(0);
   await other.close();
 
   environment.mint.pay(lateInvoice);
