@@ -11,9 +11,15 @@ import { receivePayment, useTestEnvironment } from '../helpers/service/test-envi
 import { addNostrExtension } from '../helpers/web/pages.ts';
 import { type OpenPageOptions, useBrowser } from '../helpers/web/use-browser.ts';
 
-/** Each page and state in each language: no text is missing, and all fits small phones. */
+/**
+ * Each page and state in each language: no text is missing, all fits small phones, and the main action of a page is
+ * visible without scrolling.
+ */
 
-const WIDTH = 320;
+const SMALL_PHONE = { width: 320, height: 640 };
+
+/** The screen of a usual phone without the bars of its browser. */
+const PHONE = { width: 360, height: 640 };
 
 const LANGUAGES = readdirSync(path.join(import.meta.dirname, '../../src/http/web/texts')).map(
   (file) => path.basename(file, '.json'),
@@ -41,7 +47,7 @@ const browser = useBrowser();
 
 function openPhone(pagePath: string, options: OpenPageOptions = {}): Promise<Page> {
   return browser.openPage(`${environment.origin}${pagePath}`, {
-    viewport: { width: WIDTH, height: 640 },
+    viewport: SMALL_PHONE,
     expectedStatuses: [400, 402, 404],
     mints: [environment.mint.url],
     ...options,
@@ -75,16 +81,31 @@ async function inspectTexts(page: Page, language: string, name: string): Promise
       ...[...document.querySelectorAll('[aria-label]')].map((element) => element.ariaLabel),
     ],
   ]`);
-  expect({ lang, width }, name).toEqual({ lang: language, width: WIDTH });
+  expect({ lang, width }, name).toEqual({ lang: language, width: SMALL_PHONE.width });
   expect(texts.join('\n'), name).not.toMatch(UNTRANSLATED);
+}
+
+/** Expects that a button or link is visible without scrolling. */
+async function expectOnScreen(page: Page, selector: string): Promise<void> {
+  await page.setViewportSize(PHONE);
+  const box = await page.locator(selector).first().boundingBox();
+  const bottom = (box?.y ?? Number.POSITIVE_INFINITY) + (box?.height ?? 0);
+  expect(bottom, page.url()).toBeLessThanOrEqual(PHONE.height);
+  await page.setViewportSize(SMALL_PHONE);
 }
 
 it('home, a problem there, a page that does not exist, and a free name', async () => {
   const page = await openPhone('/');
-  await inLanguages(page, '/');
+  await inLanguages(page, '/', async (inspect) => {
+    await inspect('loaded');
+    await expectOnScreen(page, 'form button');
+  });
   await inLanguages(page, `/?recipient=${'w'.repeat(200)}`);
   await inLanguages(page, '/no/such/page');
-  await inLanguages(page, `/${'w'.repeat(64)}`);
+  await inLanguages(page, `/${'w'.repeat(64)}`, async (inspect) => {
+    await inspect('loaded');
+    await expectOnScreen(page, 'a[href*="/account?name="]');
+  });
 });
 
 it('payment page, with currencies and with a problem', async () => {
@@ -95,8 +116,11 @@ it('payment page, with currencies and with a problem', async () => {
     return page.locator('select').count();
   };
   await expect.poll(findUnit).toBe(1);
-  await inLanguages(page, `/${npub}?amount=0.0001&unit=EUR`, async (inspect) => {
+  await inLanguages(page, `/${npub}`, async (inspect) => {
     await inspect('with currencies');
+    await expectOnScreen(page, '#create-invoice');
+    await page.locator('#amount').fill('0.0001');
+    await page.locator('select').selectOption('EUR');
     await page.locator('#create-invoice').click();
     await page.getByRole('alert').waitFor();
     await inspect('with a problem');
@@ -150,6 +174,7 @@ it('account: signing in, payments, buying a username, and problems', async () =>
     await page.locator('#username').fill('x'.repeat(64));
     await page.locator('#username-availability[data-state]').waitFor();
     await inspect('with payments');
+    await expectOnScreen(page, 'a[href*="/collect"]');
     await page.keyboard.press('Enter');
     await page.locator('a[href*="/collect?name="]').waitFor();
     await page.locator('#mint-url').fill('mint');
@@ -182,6 +207,7 @@ it('collecting: ecash, tokens, a payment to confirm, and buying a username', asy
     await buying.locator('button').waitFor();
     await page.locator('section + section button').waitFor();
     await inspect('with a payment');
+    await expectOnScreen(page, 'section button');
   });
   await page.locator('section + section button').click();
   const [amount, destination] = ['amount', 'destination'].map((name) =>
