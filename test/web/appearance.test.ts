@@ -8,7 +8,7 @@ import {
   useAdditionalService,
   useTestEnvironment,
 } from '../helpers/service/test-environment.ts';
-import { inspectPage, saveScreenshot } from '../helpers/web/inspect-page.ts';
+import { findWidthProblems, inspectPage, saveScreenshot } from '../helpers/web/inspect-page.ts';
 import {
   addNostrExtension,
   createInvoice,
@@ -64,7 +64,7 @@ it('payment and invoice of a long username', async () => {
   const { pubkey } = environment.newWallet();
   await assignUsername(environment.database, pubkey, LONGEST_USERNAME);
   const page = await browser.openPage(`${environment.origin}/${LONGEST_USERNAME}`);
-  await inspectPage(page, 'payment-username');
+  expect(await findWidthProblems(page, 'payment-username')).toEqual([]);
   environment.mint.pay(await createInvoice(page, 1_000_000));
   await heading(page, 'Paid').waitFor();
   await inspectPage(page, 'invoice-paid');

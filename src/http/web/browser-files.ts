@@ -24,7 +24,7 @@ export function canLoadBrowserFiles(): boolean {
 
 export async function findBrowserFiles(): Promise<BrowserFiles> {
   if (isBundlerInstalled) {
-    // Any change of a file or package in a bundle takes effect at the next start.
+    // Any change of a file or package in a bundle takes effect when the process starts again.
     return { version: randomUUID(), load: bundle };
   }
   const files = new Map<string, Uint8Array>();
@@ -37,10 +37,17 @@ export async function findBrowserFiles(): Promise<BrowserFiles> {
   return { version: hash.digest('hex'), load: async () => files };
 }
 
+/** Kept, because tests start many services in a process, and it takes a second. */
+let bundling: Promise<ReadonlyMap<string, Uint8Array>> | null = null;
+
 async function bundle(): Promise<ReadonlyMap<string, Uint8Array>> {
   // biome-ignore lint/style/noRestrictedImports: in a checkout only; the container image contains prebuilt files
   const script = await import('../../../scripts/build-web.ts');
-  return await script.bundleBrowserFiles();
+  bundling ??= script.bundleBrowserFiles().catch((error: unknown) => {
+    bundling = null;
+    throw error;
+  });
+  return await bundling;
 }
 
 function canResolve(specifier: string): boolean {

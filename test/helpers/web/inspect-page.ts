@@ -22,9 +22,9 @@ const FIND_SMALL_TARGETS = `
     .map((element) => element.textContent)`;
 
 /** All rules that apply in light colors; in dark ones, only contrasts differ. */
-const AXE_OPTIONS = {
-  light: { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] },
-  dark: { runOnly: { type: 'rule', values: ['color-contrast'] } },
+const AXE_RULES = {
+  light: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
+  dark: { type: 'rule', values: ['color-contrast'] },
 };
 
 /**
@@ -34,19 +34,12 @@ const AXE_OPTIONS = {
 export async function inspectPage(page: Page, name: string): Promise<void> {
   const problems: string[] = [];
   await page.waitForLoadState();
+  await page.evaluate(AXE_SOURCE);
   for (const colorScheme of ['dark', 'light'] as const) {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
-    for (const width of WIDTHS) {
-      await page.setViewportSize({ width, height: HEIGHT });
-      const hiddenPx = await page.evaluate<number>(
-        'document.documentElement.scrollWidth - document.documentElement.clientWidth',
-      );
-      if (hiddenPx > 0) {
-        problems.push(`scrolls sideways by ${hiddenPx} px at ${width} px`);
-      }
-      await saveScreenshot(page, `${name}-${colorScheme}-${width}`);
+    if (SCREENSHOT_FOLDER !== undefined || colorScheme === 'light') {
+      problems.push(...(await findWidthProblems(page, `${name}-${colorScheme}`)));
     }
-    await page.evaluate(AXE_SOURCE);
     problems.push(...(await findAccessibilityProblems(page, colorScheme)));
   }
   const smallTargets = await page.evaluate<string[]>(FIND_SMALL_TARGETS);
@@ -54,6 +47,22 @@ export async function inspectPage(page: Page, name: string): Promise<void> {
   if (problems.length > 0) {
     throw new Error(`problems of ${name}:\n${problems.join('\n')}`);
   }
+}
+
+/** Returns the widths in which a page scrolls sideways, in words. */
+export async function findWidthProblems(page: Page, name: string): Promise<string[]> {
+  const problems: string[] = [];
+  for (const width of WIDTHS) {
+    await page.setViewportSize({ width, height: HEIGHT });
+    const hiddenPx = await page.evaluate<number>(
+      'document.documentElement.scrollWidth - document.documentElement.clientWidth',
+    );
+    if (hiddenPx > 0) {
+      problems.push(`scrolls sideways by ${hiddenPx} px at ${width} px`);
+    }
+    await saveScreenshot(page, `${name}-${width}`);
+  }
+  return problems;
 }
 
 /** Saves a picture of the whole page, if somebody wants to see it. */
@@ -65,10 +74,11 @@ export async function saveScreenshot(page: Page, name: string): Promise<void> {
 
 async function findAccessibilityProblems(
   page: Page,
-  colorScheme: keyof typeof AXE_OPTIONS,
+  colorScheme: keyof typeof AXE_RULES,
 ): Promise<string[]> {
-  const { violations } = await page.evaluate<AxeResults>(
-    `axe.run(document, ${JSON.stringify(AXE_OPTIONS[colorScheme])})`,
+  const options = { runOnly: AXE_RULES[colorScheme], resultTypes: ['violations'] };
+  const violations = await page.evaluate<AxeResults['violations']>(
+    `axe.run(document, ${JSON.stringify(options)}).then(({ violations }) => violations)`,
   );
   return violations.map(({ id, help, nodes }) => {
     const places = nodes.map(({ target, failureSummary }) => `${target}: ${failureSummary}`);
