@@ -233,8 +233,11 @@ export class Referee {
   ): void {
     const { refusesAfterExpiry, version } = invoice.mint.switches;
     const { faults } = this.#context;
-    // After impossible states, it looks as if the mint had issued the quote later.
-    const mayBeMissing = !refusesAfterExpiry || faults.has('mint reports impossible states');
+    // After impossible states, or if the clock is minutes ahead, it looks as if the mint had issued the quote later.
+    const mayBeMissing =
+      !refusesAfterExpiry ||
+      faults.has('mint reports impossible states') ||
+      faults.has('clock steps');
     // The database may have failed to store the version.
     const mayBeShown = !isKnownToIssueAfterExpiry(version) || faults.kinds.length > 0;
     const isRight =
