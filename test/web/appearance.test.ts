@@ -185,9 +185,9 @@ it('shows buttons, fields and QR codes in the colors that a user forces on pages
   expect((await readAddressQrCode(qrCode)).pageUrl).toContain(wallet.npub);
   for (const path of ['/', `/${wallet.npub}`, '/account']) {
     await page.goto(`${environment.origin}${path}`);
-    await page.getByRole('button').first().waitFor();
-    const controls = await page.evaluate<string[]>(DESCRIBE_CONTROLS);
-    expect(controls.length).toBeGreaterThan(1);
+    const describeControls = () => page.evaluate<string[]>(DESCRIBE_CONTROLS);
+    await expect.poll(async () => (await describeControls()).length).toBeGreaterThan(1);
+    const controls = await describeControls();
     expect(controls.filter((border) => border !== '1px solid')).toEqual([]);
   }
 });
