@@ -30,7 +30,8 @@ export function countEntries(actors: ReadonlySet<Actor>): Map<string, number> {
   const counts = new Map<string, number>();
   for (const { reference, file } of noted.filter(({ actor }) => actors.has(actor))) {
     const size = reference.deref()?.size ?? 0;
-    counts.set(file, (counts.get(file) ?? 0) + size);
+    const name = `entries in ${file}`;
+    counts.set(name, (counts.get(name) ?? 0) + size);
   }
   return counts;
 }
@@ -46,8 +47,8 @@ function note(collection: Collection): void {
   }
 }
 
-/** Edges of the simulation, libraries (LRU caches have a maximum), the routes of each mint, and what each scan replaces. */
-const NOT_COUNTED = /test\/simulation|node_modules|MintRateLimiter\.acquire|watch-budget/;
+/** Edges of the simulation, libraries (LRU caches have a maximum), and the routes of each mint. */
+const NOT_COUNTED = /test\/simulation|node_modules|MintRateLimiter\.acquire/;
 
 /** Where an entry was made: `at WatchedQuotes.add (file:///.../src/watcher/watched-quotes.ts:1:2)`. */
 function findFrame(): string {

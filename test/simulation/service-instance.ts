@@ -21,6 +21,9 @@ export class ServiceInstance {
   #starts = 0;
   /** When its latest process started. */
   startedAtMs = 0;
+  endedAtMs = 0;
+  /** What its latest process read at its start: the operator may have changed the default mint since then. */
+  defaultMintUrl: string | undefined;
   readonly clock = new MachineClock();
 
   constructor(name: string, world: World) {
@@ -38,6 +41,7 @@ export class ServiceInstance {
     const { scheduler, history, env } = this.#world;
     this.#starts += 1;
     this.startedAtMs = scheduler.nowMs;
+    this.defaultMintUrl = env.DEFAULT_MINT_URL;
     const actor = new Actor(`${this.name}#${this.#starts}`, this.clock);
     this.actor = actor;
     history.add(actor, () => 'starts');
