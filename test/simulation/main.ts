@@ -38,6 +38,8 @@ const BUSY: Scenario = {
   mints: 5,
   relays: 0,
   recipients: 100,
+  wallets: 1,
+  operators: 0,
   payments: 2_000,
   arrivals: 'steady',
   sales: 0,
@@ -52,6 +54,7 @@ const BUSY: Scenario = {
 const SCENARIO_VALUES: Readonly<Record<string, RegExp>> = {
   instances: /^[1-9]\d*$/,
   mints: /^[1-9]\d*$/,
+  operators: /^[01]$/,
   arrivals: /^(steady|bursts)$/,
   expirySeconds: /^(\d+|null)$/,
   quoteRetentionMs: /^(\d+|null)$/,

@@ -6,6 +6,10 @@ export interface Scenario {
   mints: number;
   relays: number;
   recipients: number;
+  /** How many each recipient has. */
+  wallets: number;
+  /** 0 or 1. */
+  operators: number;
   payments: number;
   /** In bursts, up to 100 payers come within a second. */
   arrivals: 'steady' | 'bursts';
@@ -38,6 +42,8 @@ export function chooseScenario(random: SeededRandom): Scenario {
     mints: random.integer(1, 6),
     relays: random.chance(0.5) ? random.integer(1, 6) : 0,
     recipients: isSlow ? 2 : random.pick([1, 2, 4, 8, 16]),
+    wallets: random.pick([1, 1, 2, 3]),
+    operators: Number(random.chance(0.4)),
     payments: random.pick([10, 30, 60, 100]),
     arrivals: random.pick(['steady', 'bursts']),
     sales: random.chance(0.33) ? random.integer(3, 9) : 0,

@@ -2,6 +2,7 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import path from 'node:path';
 import type { SeedResult, SeedRun } from './run-seeds.ts';
+import type { Scenario } from './scenario.ts';
 
 /** Broken if the process of a seed ends or hangs, so that nothing else is known about it. */
 export const SEED_PROCESS_RULE = 'the simulation ends';
@@ -70,21 +71,7 @@ const EMPTY_RESULT: SeedResult = {
   violations: [],
   payments: 0,
   simulatedMs: 0,
-  scenario: {
-    instances: 1,
-    mints: 1,
-    relays: 0,
-    recipients: 1,
-    payments: 0,
-    sales: 0,
-    activeMs: 0,
-    arrivals: 'steady',
-    expirySeconds: null,
-    quoteRetentionMs: null,
-    outageHours: 0,
-    hasCalmPhase: false,
-    checksLeaks: false,
-  },
+  scenario: {} as Scenario,
   kinds: [],
   faults: {},
   lines: [],

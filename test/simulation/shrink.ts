@@ -44,4 +44,13 @@ export async function shrink(
   return smallest;
 }
 
-const FEWEST_ACTORS = { payments: 1, sales: 0, relays: 0, mints: 1, recipients: 1, instances: 1 };
+const FEWEST_ACTORS = {
+  payments: 1,
+  operators: 0,
+  sales: 0,
+  relays: 0,
+  mints: 1,
+  recipients: 1,
+  wallets: 0,
+  instances: 1,
+};

@@ -1,15 +1,12 @@
 import path from 'node:path';
-import { sql } from 'kysely';
+import { Kysely, sql } from 'kysely';
+import { Migrator } from 'kysely/migration';
 import { migrations } from '../../migrations/index.ts';
+import { SqliteConnection } from '../../src/database/sqlite-connection.ts';
+import { createSqliteDialect, SqliteDriver } from '../../src/database/sqlite-dialect.ts';
 
 /** Creates a migrated database, whose file each run copies. */
 export async function createTemplate(folder: string): Promise<string> {
-  const { SqliteConnection } = await import('../../src/database/sqlite-connection.ts');
-  const { createSqliteDialect, SqliteDriver } = await import(
-    '../../src/database/sqlite-dialect.ts'
-  );
-  const { Kysely } = await import('kysely');
-  const { Migrator } = await import('kysely/migration');
   const file = path.join(folder, 'template.db');
   const connection = new SqliteConnection({ file, mode: 'switch to WAL', busyTimeoutMs: 0 });
   const writer = {

@@ -160,13 +160,13 @@ export class World {
     );
     this.recipients = Array.from({ length: scenario.recipients }, (_, index) => getKey(index));
     this.wallets = this.recipients.flatMap((key, index) => {
-      const kinds = this.random.shuffle(WALLET_KINDS).slice(0, this.random.pick([1, 1, 2, 3]));
+      const kinds = this.random.shuffle(WALLET_KINDS).slice(0, scenario.wallets);
       return kinds.map((kind) => new Wallet(this, `wallet-${index}-${kind}`, key, kind));
     });
     this.auditors = this.recipients.map(
       (key, index) => new Wallet(this, `auditor-${index}`, key, 'npubcash-sdk'),
     );
-    this.operator = this.random.chance(0.4) ? new Operator(this) : null;
+    this.operator = scenario.operators > 0 ? new Operator(this) : null;
   }
 
   async run(): Promise<void> {
