@@ -527,6 +527,9 @@ export class SimulatedProxy {
               socket.webSocket = webSocket;
               let arrivesAtMs = 0;
               webSocket.on('message', (data) => {
+                if (faults.choose('broken sockets', 0.02, 'clients')) {
+                  webSocket.terminate();
+                }
                 const delayMs = random.between(0.5, 10);
                 arrivesAtMs = Math.max(arrivesAtMs, scheduler.nowMs + delayMs);
                 if (!socket.isSilent) {
