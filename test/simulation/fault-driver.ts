@@ -1,4 +1,4 @@
-import { type FaultKind, PROCESS_STEPS } from './faults.ts';
+import { type FaultKind, PROCESS_STEPS, type ProcessStep } from './faults.ts';
 import { type Actor, WORLD } from './scheduler.ts';
 import type { ServiceInstance } from './service-instance.ts';
 import type { DatabaseCondition } from './simulated-database.ts';
@@ -11,14 +11,9 @@ export function startFaults(world: World): void {
   const { random, mints, relays } = world;
   repeat(world, 'killed processes', 30_000, () => strike(world, killProcess));
   repeat(world, 'power cuts', 120_000, () => strike(world, cutPower));
-  repeat(world, 'suspended processes', 60_000, () => {
-    const { actor } = random.pick(world.instances);
-    const resumesAtMs = world.scheduler.nowMs + random.exponential(30_000);
-    // It may be suspended already.
-    const untilMs = Math.max(actor.pausedUntilMs, Math.min(resumesAtMs, world.scenario.activeMs));
-    world.history.add(actor, () => `is suspended until ${(untilMs / 1_000).toFixed(3)}`);
-    actor.pausedUntilMs = untilMs;
-  });
+  repeat(world, 'suspended processes', 60_000, () =>
+    strike(world, suspendProcess, ['learns of a payment']),
+  );
   repeat(world, 'restarts', 60_000, () => {
     const instance = random.pick(world.instances);
     if (instance.isServing) {
@@ -73,6 +68,9 @@ export function endFaults(world: World): void {
   for (const relay of world.relays) {
     relay.start();
   }
+  for (const instance of world.instances) {
+    world.startInstance(instance);
+  }
 }
 
 function repeat(world: World, kind: FaultKind, meanMs: number, happen: () => void): void {
@@ -96,13 +94,17 @@ function repeat(world: World, kind: FaultKind, meanMs: number, happen: () => voi
 }
 
 /** Hits a process at a random time, or just after it has taken a step. */
-function strike(world: World, hit: (world: World, process: Actor) => void): void {
+function strike(
+  world: World,
+  hit: (world: World, process: Actor) => void,
+  steps: readonly ProcessStep[] = PROCESS_STEPS,
+): void {
   const { random, faults, scheduler } = world;
   if (random.chance(0.3)) {
     hit(world, random.pick(world.instances).actor);
     return;
   }
-  const step = random.pick(PROCESS_STEPS);
+  const step = random.pick(steps);
   faults.aim(step, random.integer(1, 11), (process) => {
     world.history.add(process, () => `${step}, which a fault waited for`);
     // When the code that is running awaits something.
@@ -116,6 +118,13 @@ function killProcess(world: World, process: Actor): void {
     instance.kill();
     restartLater(world, instance);
   }
+}
+
+function suspendProcess({ scheduler, random, scenario, history }: World, process: Actor): void {
+  const resumesAtMs = scheduler.nowMs + random.exponential(30_000);
+  // It may be suspended already.
+  process.pausedUntilMs = Math.max(process.pausedUntilMs, Math.min(resumesAtMs, scenario.activeMs));
+  history.add(process, () => `is suspended until ${(process.pausedUntilMs / 1_000).toFixed(3)}`);
 }
 
 /** The power of all machines fails. */
@@ -168,7 +177,9 @@ function startClockFaults(world: World): void {
   });
 }
 
+/** Some processes are gone for so long that others take over. */
 function restartLater(world: World, instance: ServiceInstance): void {
-  const restart = () => world.startInstance(instance);
-  world.scheduler.schedule(world.random.exponential(3_000), restart, WORLD);
+  const { scheduler, random, faults } = world;
+  const meanMs = !faults.isOver && random.chance(0.3) ? 60_000 : 3_000;
+  scheduler.schedule(random.exponential(meanMs), () => world.startInstance(instance), WORLD);
 }

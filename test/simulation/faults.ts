@@ -67,6 +67,7 @@ export const PROCESS_STEPS = [
   'sends a request',
   'receives a response',
   'receives a message',
+  'learns of a payment',
   'queries the database',
   'sends a commit',
   'has committed',

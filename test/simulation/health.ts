@@ -1,6 +1,7 @@
 import type { FaultKind } from './faults.ts';
 import type { MachineClock } from './machine-clock.ts';
-import { RESTART_MS } from './promises.ts';
+import { RESTART_MS, TAKEOVER_MS } from './promises.ts';
+import type { ServiceInstance } from './service-instance.ts';
 import type { Payment } from './truth.ts';
 import type { World } from './world.ts';
 
@@ -58,10 +59,12 @@ export class Health {
     const { host, switches } = invoice.mint;
     const sinceMs = paidAtMs - QUIET_MS;
     const isSettled = (atMs: number) => atMs === 0 || atMs < paidAtMs - RESTART_MS;
-    const areServing = instances.every(
-      ({ isServing, startedAtMs, actor }) =>
-        isServing && isSettled(startedAtMs) && isSettled(actor.pausedUntilMs),
-    );
+    const isReady = ({ isServing, startedAtMs, actor }: ServiceInstance) =>
+      isServing && isSettled(startedAtMs) && isSettled(actor.pausedUntilMs);
+    const isReplaced = ({ actor, endedAtMs }: ServiceInstance) =>
+      !actor.isAlive && endedAtMs < paidAtMs - TAKEOVER_MS;
+    const areServing =
+      instances.some(isReady) && instances.every((each) => isReady(each) || isReplaced(each));
     // Polls depend on the age of a quote.
     const areClocksRight = switches.hasWebSocket || !this.isDisturbed(sinceMs);
     const hasFailed = [host, null].some((place) => (this.#failedAtMs.get(place) ?? -1) >= sinceMs);

@@ -83,7 +83,7 @@ function checkMintSockets(world: World, contested: Map<string, number>): void {
   }
 }
 
-/** Checks that no two processes redeem the same token at once, deliver the same receipt, or keep polling the same mint. */
+/** Checks that each token is in one swap at a time, and that no two processes deliver a receipt at once, or poll a mint. */
 function watchRequests({ network, scheduler, referee, health }: World): void {
   // Leases of purchases and deliveries use the clocks of the processes, and a suspended process loses them.
   const mayOverlap = (one: Actor, other: Actor) =>
@@ -93,13 +93,13 @@ function watchRequests({ network, scheduler, referee, health }: World): void {
   const checkSwap = (actor: Actor, url: string, body: string) => {
     const { inputs } = JSON.parse(body);
     for (const [other, otherActor] of network.requestsInFlight) {
-      const isOther = other.url === url && otherActor !== actor && otherActor.isAlive;
       if (
-        isOther &&
+        other.url === url &&
+        otherActor.isAlive &&
         !mayOverlap(actor, otherActor) &&
         JSON.stringify(JSON.parse(other.jsonBody ?? '').inputs) === JSON.stringify(inputs)
       ) {
-        referee.report('one process per purchase', `${actor.name} and ${otherActor.name}`);
+        referee.report('one swap per purchase', `${actor.name} and ${otherActor.name}`);
       }
     }
   };

@@ -19,6 +19,9 @@ const POLL_AND_RECORD_MS = 5_000;
 /** Until all processes run, have taken over the leases of dead ones, and have reconnected to database and mints. */
 export const RESTART_MS = 60_000;
 
+/** Until other processes watch what a dead one watched: at most 20 s (ADR 6), and more if a clock was corrected meanwhile. */
+export const TAKEOVER_MS = 40_000;
+
 /** The poll interval of a new quote. Such quotes are polled before others. */
 const URGENT_MS = 4_000;
 

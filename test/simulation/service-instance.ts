@@ -19,7 +19,7 @@ export class ServiceInstance {
   app: FastifyInstance | null = null;
   #service: Service | null = null;
   #starts = 0;
-  /** When its latest process started. */
+  /** When its latest process started, and ended. */
   startedAtMs = 0;
   endedAtMs = 0;
   /** What its latest process read at its start: the operator may have changed the default mint since then. */
@@ -73,7 +73,7 @@ export class ServiceInstance {
     this.#world.history.add(this.actor, () => 'is killed');
     this.app = null;
     this.#service = null;
-    this.actor.die();
+    this.#end();
   }
 
   /** Ends the process as SIGTERM does. */
@@ -94,10 +94,15 @@ export class ServiceInstance {
         referee.report('a stop ends in time', `${actor.name} took ${seconds.toFixed(3)} s`);
       }
       if (endsProcess) {
-        actor.die();
+        this.#end();
       }
     };
     scheduler.start(actor, stopping);
     await promise;
+  }
+
+  #end(): void {
+    this.endedAtMs = this.#world.scheduler.nowMs;
+    this.actor.die();
   }
 }

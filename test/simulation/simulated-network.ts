@@ -225,6 +225,9 @@ export class HostSocket extends EventEmitter<{ message: [string]; close: []; err
     const { history, faults } = this.#context;
     this.#toService(() => {
       faults.recordStep('receives a message', this.serviceActor);
+      if (/"PAID"|"amount_paid":[1-9]/.test(text)) {
+        faults.recordStep('learns of a payment', this.serviceActor);
+      }
       history.add(this.serviceActor, () => `receives from ${this.hostName}: ${text}`);
       this.client.handleMessage(text);
     });
