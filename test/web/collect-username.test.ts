@@ -358,6 +358,16 @@ it('asks before a late payment replaces a name that the user has bought since', 
   await buying(late).getByText('It replaces your username jan.').waitFor();
   await button(late, 'Buy').click();
   await buying(late).getByText('jonas@').getByText('is yours now').waitFor();
+
+  // A phone may discard the page while its user, who has agreed to replace the name, pays elsewhere.
+  await late.goto(`${environment.origin}/collect?name=julia`);
+  await button(late, 'Pay with Lightning').click();
+  const invoice = await readInvoice(late);
+  await late.reload();
+  expect(await readInvoice(late)).toBe(invoice);
+  environment.mint.pay(invoice);
+  await late.evaluate(`document.dispatchEvent(new Event('visibilitychange'))`);
+  await buying(late).getByText('julia@').getByText('is yours now').waitFor();
 });
 
 it('buys a name in a hidden tab, and looks often again when the user returns', async () => {

@@ -480,19 +480,35 @@ it('finishes the rest while a payment is pending, and knows that a payment was m
   const token = await createToken(page, 100);
   await waitForEcash(page, 1_399);
 
+  const holdPayment = () => mint.holdNext('POST /v1/melt/bolt11', 'during');
+  let hold = holdPayment();
+  onTestFinished(() => hold.release());
   await page.route('**/v1/melt/bolt11', async (route) => {
     void route.fetch().catch(() => undefined);
+    await hold.reached;
     await route.abort();
   });
-  const hold = mint.holdNext('POST /v1/melt/bolt11', 'during');
-  onTestFinished(() => hold.release());
   await pay();
   await page.getByText('are being paid').waitFor();
   await takeToken(token);
   await returnTo(page);
   await expect.poll(() => tokens(page).count()).toBe(0);
   await page.getByText('are being paid').waitFor();
+  // Nobody pays it again.
+  expect(await page.getByLabel('Lightning address or invoice').inputValue()).toBe('');
   hold.release();
+  await page.getByText('Paid 500 sats. The fee was 1 sat.').waitFor();
+
+  mint.switches.doPaymentsFail = true;
+  onTestFinished(() => {
+    mint.switches.doPaymentsFail = false;
+  });
+  hold = holdPayment();
+  await pay();
+  await hold.reached;
+  await page.getByText('are being paid').waitFor();
+  hold.release();
+  await page.getByText('The payment was not made. The ecash is in this browser').waitFor();
   expect(await takeEverything(page)).toBe(898);
 });
 

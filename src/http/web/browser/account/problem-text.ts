@@ -46,7 +46,7 @@ export function describeProblem(error: unknown): string {
 
 function describeApiError({ code, message }: ApiError): string {
   const key = code === null ? undefined : TEXTS[code];
-  return key === undefined ? message : t(key);
+  return key === undefined ? t('account.serverSays', { reason: message }) : t(key);
 }
 
 /** Signatures are valid for a minute. */

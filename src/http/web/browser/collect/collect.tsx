@@ -3,7 +3,7 @@ import { render } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { parseAmount } from '../../amount.ts';
 import { CopyableText, Section } from '../../elements.ts';
-import { CollectWithin, isPastDeadline } from '../account/collect-within.tsx';
+import { CollectWithin, isPastDeadline, useNowMs } from '../account/collect-within.tsx';
 import { Button, FieldForm, Problem, Status, useAction, useLoaded } from '../account/elements.tsx';
 import { type AccountSession, restoreSession } from '../account/restore-session.ts';
 import { followTabs } from '../account/tabs.ts';
@@ -14,7 +14,7 @@ import { formatTime, link, rich, t } from '../translator.ts';
 import type { Holding } from './holdings.ts';
 import { offerPayment } from './lightning.ts';
 import { formatMint } from './mint-problem.ts';
-import { encodeToken, type PaymentOffer } from './mint-wallet.ts';
+import { describePayment, encodeToken, type PaymentOffer } from './mint-wallet.ts';
 import { TokenQrCode } from './token-qr-code.tsx';
 import { listMints, useWallet, type WalletState } from './use-wallet.ts';
 import { UsernamePurchase } from './username-purchase.tsx';
@@ -73,6 +73,7 @@ function Wallet(session: AccountSession) {
           <MintBalance key={mintUrl} mintUrl={mintUrl} wallet={wallet} />
         ))}
         <Unfinished wallet={wallet} />
+        <Status text={wallet.outcome} />
       </Section>
       {tokens.length > 0 && (
         <Section title={t('collect.tokensTitle')}>
@@ -94,6 +95,7 @@ interface WalletProps {
 
 function WaitingSection({ wallet }: WalletProps) {
   const { collectable, locked, refused } = wallet;
+  useNowMs();
   const list = useLoaded(wallet.readQuotes, []);
   const { isRunning, problem, run } = useAction(async () => {
     // Without this, the browser may delete the ecash when the disk is full.
@@ -183,10 +185,11 @@ function MintBalance({ wallet, mintUrl }: WalletProps & { mintUrl: string }) {
   });
   const pay = useAction(async (accepted: PaymentOffer) => {
     setAsked(null);
-    const feeSat = await wallet.withMint(mintUrl, (mint) => mint.pay(accepted));
+    const payment = await wallet.withMint(mintUrl, (mint) => mint.pay(accepted));
+    // Also if it is under way, so that nobody pays it again.
     setDestination('');
     setAmount('');
-    setStatus(t('collect.paid', { amount: accepted.amountSat, fee: feeSat }));
+    setStatus(payment && describePayment(payment));
   });
   const held = wallet.spendable.filter((holding) => holding.mintUrl === mintUrl);
   return (

@@ -20,7 +20,8 @@ export interface Holding {
   /** The mint quote that is being collected. */
   quoteId?: string;
   outputs?: SerializedOutputData[];
-  melt?: { quoteId: string; changeOutputs: SerializedOutputData[] };
+  /** The payment of an invoice, and its amount. */
+  melt?: { quoteId: string; amountSat: number; changeOutputs: SerializedOutputData[] };
   isToken?: boolean;
   /** Why the mint has not collected the quote, in words. */
   problem?: string;
@@ -28,6 +29,8 @@ export interface Holding {
   invoice?: { request: string; expiresAtMs: number };
   /** The username that this quote or token is to buy. When the quote is collected, it becomes a token. */
   username?: string;
+  /** The username that the user had when requesting the invoice, and agreed to replace. */
+  replacedName?: string;
 }
 
 interface WalletSchema extends DBSchema {

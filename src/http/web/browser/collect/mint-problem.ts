@@ -13,9 +13,7 @@ import { PaymentFailedError } from './mint-wallet.ts';
 export async function describeMintProblem(error: unknown, mintUrl: string): Promise<string> {
   const mint = formatMint(mintUrl);
   if (error instanceof PaymentFailedError) {
-    return error.cause === null
-      ? t('collect.interrupted')
-      : t('collect.notPaid', { reason: await describeMintProblem(error.cause, mintUrl) });
+    return t('collect.notPaid', { reason: await describeMintProblem(error.cause, mintUrl) });
   }
   if (error instanceof NetworkError) {
     // A response that the page may not read ends as a network error, too.

@@ -47,7 +47,6 @@ class PaymentPendingError extends ExplainedError {}
 
 /** The payment was not made, and the ecash is there again. */
 export class PaymentFailedError extends Error {
-  /** @param reason null: it was interrupted */
   constructor(reason: unknown) {
     super('The payment was not made.', { cause: reason });
   }
@@ -60,6 +59,11 @@ export class NotEnoughError extends ExplainedError {
     super(t('collect.notEnough', { needed: neededSat, max: maxPaymentSat }));
     this.maxPaymentSat = maxPaymentSat;
   }
+}
+
+export interface MadePayment {
+  amountSat: number;
+  feeSat: number;
 }
 
 export interface PaymentOffer {
@@ -112,13 +116,18 @@ export class MintWallet {
   /**
    * Finishes what was interrupted, collects invoices that are paid, and removes tokens that have been spent. Throws if the
    * mint does not answer, or has not decided.
+   *
+   * @param onPayment called for each payment whose outcome is now known. Null: it was not made
    */
-  async refresh(ids: ReadonlySet<string>): Promise<void> {
+  async refresh(
+    ids: ReadonlySet<string>,
+    onPayment: (payment: MadePayment | null) => void,
+  ): Promise<void> {
     await this.#runAlone(async () => {
       const holdings = (await this.#list()).filter(({ id }) => ids.has(id));
       await tryEach(holdings, async (holding) => {
         if (holding.melt !== undefined) {
-          await this.#finishPayment(holding, null);
+          onPayment(await this.#finishPayment(holding, null).catch(expectFailure));
         } else if (isUnpaid(holding)) {
           await this.#checkInvoice(holding);
         } else if (holding.quoteId !== undefined) {
@@ -133,14 +142,17 @@ export class MintWallet {
   }
 
   /** Stores an invoice, whose payment becomes a token that is to buy a username. */
-  async createInvoice(amountSat: number, username: string): Promise<void> {
+  async createInvoice(
+    amountSat: number,
+    purpose: Pick<Holding, 'username' | 'replacedName'>,
+  ): Promise<void> {
     await this.#wallet.loadMint();
     const { quote: quoteId, request, expiry } = await this.#wallet.createMintQuoteBolt11(amountSat);
     const expiresAtMs = expiry ? expiry * 1_000 : Date.now() + DEFAULT_INVOICE_EXPIRY_MS;
     const id = toQuoteKey(this.mintUrl, quoteId);
     // A mint that sends no text must not break the page.
     const invoice = { request: String(request), expiresAtMs };
-    const holding = { ...this.#createHolding([]), id, quoteId, amountSat, invoice, username };
+    const holding = { ...this.#createHolding([]), id, quoteId, amountSat, invoice, ...purpose };
     await replaceHoldings([], [holding]);
   }
 
@@ -190,16 +202,26 @@ export class MintWallet {
     return this.#wallet.maxSpendableAfterFees(await this.#listUsableProofs()).toNumber();
   }
 
-  /** Pays an invoice. Throws if it was not paid; then the ecash is there again. @returns the fee in sats */
-  async pay({ quote }: PaymentOffer): Promise<number> {
+  /**
+   * Pays an invoice. Throws if it was not paid; then the ecash is there again.
+   *
+   * @returns null if the outcome is not known yet; then {@link refresh} looks it up
+   */
+  async pay({ quote }: PaymentOffer): Promise<MadePayment | null> {
     return await this.#runAlone(async () => {
       const proofs = await this.#selectFor(quote);
       const preview = await this.#wallet.prepareMelt('bolt11', quote, proofs);
       const changeOutputs = preview.outputData.map(OutputData.serialize);
-      const melt = { quoteId: quote.quote, changeOutputs };
+      const melt = { quoteId: quote.quote, amountSat: quote.amount.toNumber(), changeOutputs };
       const holding = await this.#moveProofs(proofs, { melt });
-      const changeSat = await this.#finishPayment(holding, preview);
-      return holding.amountSat - quote.amount.toNumber() - changeSat;
+      try {
+        return await this.#finishPayment(holding, preview);
+      } catch (error) {
+        if (error instanceof PaymentFailedError) {
+          throw error;
+        }
+        return null;
+      }
     });
   }
 
@@ -374,9 +396,11 @@ export class MintWallet {
         throw error;
       }
     }
-    const { id, quoteId, username } = holding;
+    const { id, quoteId, username, replacedName } = holding;
     const isInvoice = quoteId !== undefined && username !== undefined;
-    const purpose = isInvoice ? { isToken: true, username } : {};
+    const purpose = isInvoice
+      ? { isToken: true, username, ...(replacedName && { replacedName }) }
+      : {};
     await replaceHoldings([holding], [{ ...this.#createHolding(proofs), id, ...purpose }]);
     return proofs;
   }
@@ -481,8 +505,8 @@ export class MintWallet {
     return send;
   }
 
-  /** @param preview null: the payment was sent earlier, and is only looked up @returns the change in sats */
-  async #finishPayment(holding: Holding, preview: MeltPreview | null): Promise<number> {
+  /** @param preview null: the payment was sent earlier, and is only looked up */
+  async #finishPayment(holding: Holding, preview: MeltPreview | null): Promise<MadePayment> {
     let failure: unknown = null;
     let quote: Pick<MeltQuoteBolt11Response, 'state' | 'change'> | null = null;
     if (preview !== null) {
@@ -518,11 +542,11 @@ export class MintWallet {
     throw new PaymentFailedError(failure);
   }
 
-  /** Ends a payment that was made. @returns the change in sats */
+  /** Ends a payment that was made. */
   async #storeChange(
     holding: Holding,
     signatures: NonNullable<MeltQuoteBolt11Response['change']>,
-  ): Promise<number> {
+  ): Promise<MadePayment> {
     const outputs = (holding.melt?.changeOutputs ?? []).map(OutputData.deserialize);
     await this.#loadKeys(outputs);
     const canRestore = this.#wallet.getMintInfo().isSupported(9).supported;
@@ -532,12 +556,24 @@ export class MintWallet {
         : await this.#restore(outputs);
     const stored = this.#createHolding(change);
     await replaceHoldings([holding], change.length > 0 ? [stored] : []);
-    return stored.amountSat;
+    const amountSat = holding.melt?.amountSat ?? 0;
+    return { amountSat, feeSat: holding.amountSat - amountSat - stored.amountSat };
   }
+}
+
+export function describePayment({ amountSat, feeSat }: MadePayment): string {
+  return t('collect.paid', { amount: amountSat, fee: feeSat });
 }
 
 export function encodeToken({ mintUrl, proofs }: Holding): string {
   return getEncodedToken({ mint: mintUrl, unit: 'sat', proofs: deserializeProofs(proofs) });
+}
+
+function expectFailure(error: unknown): null {
+  if (error instanceof PaymentFailedError) {
+    return null;
+  }
+  throw error;
 }
 
 /** Does something with each item, although it fails for some, unless the mint does not answer. Throws the first error. */

@@ -3,6 +3,7 @@ import type { ApiClient } from '../account/api-client.ts';
 import { listPages, type Payment, type Summary } from '../account/payments.ts';
 import type { AccountSession } from '../account/restore-session.ts';
 import { ExplainedError } from '../explained-error.ts';
+import { t } from '../translator.ts';
 import {
   type Holding,
   isSpendable,
@@ -14,7 +15,7 @@ import {
   watchHoldings,
 } from './holdings.ts';
 import { describeMintProblem } from './mint-problem.ts';
-import { MintWallet } from './mint-wallet.ts';
+import { describePayment, type MadePayment, MintWallet } from './mint-wallet.ts';
 
 /** Tokens and payments are looked up after this time, then after twice as long each time: some mints limit requests. */
 const FIRST_LOOK_MS = 5_000;
@@ -34,6 +35,8 @@ export function useWallet({ api, user: { pubkey } }: AccountSession) {
   });
   /** Why interrupted requests could not be finished. */
   const [problems, setProblems] = useState<readonly string[]>([]);
+  /** Describes the latest payment whose outcome was looked up. */
+  const [outcome, setOutcome] = useState<string | null>(null);
 
   const readStored = async () =>
     setStored({
@@ -47,7 +50,7 @@ export function useWallet({ api, user: { pubkey } }: AccountSession) {
   useEffect(() => watchHoldings(() => void readStored()), []);
 
   /** Throws with a sentence for the user. */
-  const withMint = async <Result>(
+  const runAt = async <Result>(
     mintUrl: string,
     action: (wallet: MintWallet) => Promise<Result>,
   ) => {
@@ -73,10 +76,12 @@ export function useWallet({ api, user: { pubkey } }: AccountSession) {
 
   const open = [...unfinished, ...tokens, ...invoices];
 
+  const showOutcome = (payment: MadePayment | null) =>
+    setOutcome(payment === null ? t('collect.interrupted') : describePayment(payment));
   const finish = async () => {
     const found = listMints(open).map(async (mintUrl) => {
       const ids = open.filter((each) => each.mintUrl === mintUrl).map(({ id }) => id);
-      return await withMint(mintUrl, (wallet) => wallet.refresh(new Set(ids))).then(
+      return await runAt(mintUrl, (wallet) => wallet.refresh(new Set(ids), showOutcome)).then(
         () => [],
         (error: Error) => [error.message],
       );
@@ -120,7 +125,7 @@ export function useWallet({ api, user: { pubkey } }: AccountSession) {
     const results = await Promise.allSettled(
       listMints(collectable).map((mintUrl) => {
         const list = collectable.filter((quote) => quote.mintUrl === mintUrl);
-        return withMint(mintUrl, (wallet) => wallet.collect(list));
+        return runAt(mintUrl, (wallet) => wallet.collect(list));
       }),
     );
     await readStored();
@@ -141,10 +146,14 @@ export function useWallet({ api, user: { pubkey } }: AccountSession) {
     unfinished,
     tokens,
     problems,
+    outcome,
     readQuotes,
     collect,
     finish: () => latestFinish.current(),
-    withMint,
+    withMint: <Result>(...action: Parameters<typeof runAt<Result>>) => {
+      setOutcome(null);
+      return runAt(...action);
+    },
   };
 }
 

@@ -39,8 +39,6 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
     shownName.current ||= findBegunPurchase(wallet.holdings, user.name) ?? '';
   }
   const name = shownName.current;
-  /** The name that the user agreed to replace, on this page. */
-  const replacedName = useRef<string | undefined>(undefined);
   const [success, setSuccess] = useState<string | null>(null);
   const outcome = success ?? (name === user.name ? t('account.nameIsYours') : null);
 
@@ -58,10 +56,10 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
     const begun = (await listHoldings(user.pubkey)).filter(canPay);
     const readyToken = begun.find((holding) => holding.isToken && !isUnfinished(holding));
     if (owner === null && payment === 'lightning') {
-      replacedName.current = user.name;
       const isBegun = begun.some((holding) => holding.username === name && !isExpired(holding));
       if (readyToken === undefined && !isBegun) {
-        await wallet.withMint(mintUrl, (mint) => mint.createInvoice(priceSat, name));
+        const purpose = { username: name, ...(user.name && { replacedName: user.name }) };
+        await wallet.withMint(mintUrl, (mint) => mint.createInvoice(priceSat, purpose));
       }
       return;
     }
@@ -88,7 +86,7 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
   useEffect(() => {
     const isAwaited = token !== undefined && awaitedIds.current.has(token.id);
     // The invoice was paid, and has become a token. The payment may be so late that the user has bought another name.
-    if (isAwaited && user.name === replacedName.current) {
+    if (isAwaited && user.name === token.replacedName) {
       void run('ecash');
     }
   }, [token?.id]);
