@@ -497,6 +497,7 @@ it('finishes the rest while a payment is pending, and knows that a payment was m
   // Nobody pays it again.
   expect(await page.getByLabel('Lightning address or invoice').inputValue()).toBe('');
   hold.release();
+  await returnTo(page);
   await page.getByText('Paid 500 sats. The fee was 1 sat.').waitFor();
 
   mint.switches.doPaymentsFail = true;
@@ -508,6 +509,7 @@ it('finishes the rest while a payment is pending, and knows that a payment was m
   await hold.reached;
   await page.getByText('are being paid').waitFor();
   hold.release();
+  await returnTo(page);
   await page.getByText('The payment was not made. The ecash is in this browser').waitFor();
   expect(await takeEverything(page)).toBe(898);
 });
