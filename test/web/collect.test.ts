@@ -505,8 +505,9 @@ it('finishes the rest while a payment is pending, and knows that a payment was m
     mint.switches.doPaymentsFail = false;
   });
   hold = holdPayment();
+  const lookedUp = page.waitForResponse('**/v1/melt/quote/bolt11/*');
   await pay();
-  await hold.reached;
+  await lookedUp;
   await page.getByText('are being paid').waitFor();
   hold.release();
   await returnTo(page);
