@@ -171,7 +171,7 @@ it('finds a payment that is older than those that the server counts', async () =
   const waiting = { paidAtMs: FIRST_PAID_AT_MS, amountSat: 2_100 };
   await insertPaidQuotes(environment.database, wallet.pubkey, [waiting, ...collected]);
   const page = await openCollect(wallet);
-  await section(page, 'Waiting').getByText('2,100 sats').waitFor();
+  await section(page, 'Waiting').getByText('2,100 sats', { exact: true }).waitFor();
 });
 
 it('pays a Lightning address and an invoice, and shows the fee before', async () => {

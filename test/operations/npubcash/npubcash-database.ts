@@ -116,6 +116,8 @@ export class NpubcashDatabase {
       .map(({ id: _, zapRequest, ...payment }) => ({
         ...payment,
         mintUrl: normalisedMintUrls.get(payment.mintUrl),
+        // Nobody knows yet what these mints do after the expiry.
+        ...(payment.state === 'ISSUED' ? {} : { collectBy: payment.expiresAt }),
         ...(zapRequest === null ? {} : { zapRequest }),
       }));
   }
