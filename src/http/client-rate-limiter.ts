@@ -33,18 +33,18 @@ declare module 'fastify' {
     /** Selects a second limit, which an expensive route has in addition to the limit on all requests. */
     rateLimitCategory?: RateLimitCategory;
     isRateLimitExempt?: true;
-    /** The handler throws `rejection`, so that a form keeps what was entered. The body is read first. */
+    /** The handler reports `rejection` itself, in a form that keeps what was entered. */
     handlesRateLimit?: true;
   }
   interface FastifyRequest {
-    /** Set if an address is over a limit and the route has `handlesRateLimit`. */
+    /** The error if the client's address is over a limit; otherwise null. */
     rejection: RequestError | null;
   }
 }
 
 type Limiters = Record<RateLimitCategory, FixedWindowRateLimiter>;
 
-/** Limits requests by address before their bodies are read, and by public key after its owner has authenticated. */
+/** Counts requests by address before their bodies are read, and by public key after its owner has authenticated. */
 export function createRateLimitHooks(limits: ClientLimits, monotonicMs: () => number) {
   const createLimiter = (maxPerMinute: number, maxKeys = MAX_COUNTED_KEYS) =>
     new FixedWindowRateLimiter(maxPerMinute, maxKeys, monotonicMs);

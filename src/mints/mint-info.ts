@@ -7,7 +7,7 @@ const SUBSCRIPTION_KINDS = ['bolt11_mint_quote', 'mint_quote'] as const;
 
 export type SubscriptionKind = (typeof SUBSCRIPTION_KINDS)[number];
 
-/** The part of a mint's info (NUT-06) that this service uses. Older versions of nutpost stored no name and version. */
+/** The part of a mint's info (NUT-06) that this service uses. Older versions of nutpost stored no name or version. */
 export type MintInfo = z.infer<typeof infoSchema>;
 
 const flagSchema = z.boolean().catch(false);

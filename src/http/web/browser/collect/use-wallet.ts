@@ -150,6 +150,7 @@ export function useWallet({ api, user: { pubkey } }: AccountSession) {
     readQuotes,
     collect,
     finish: () => latestFinish.current(),
+    /** Runs an action of the user, after which an earlier outcome would be misleading. */
     withMint: <Result>(...action: Parameters<typeof runAt<Result>>) => {
       setOutcome(null);
       return runAt(...action);
