@@ -304,6 +304,17 @@ describe('a payment page', () => {
     },
   );
 
+  it('keeps the longest texts that its fields can contain', async () => {
+    const path = `/${environment.newWallet().npub}`;
+    const html = await (await open(path)).text();
+    const [amount = '', comment = ''] = [...html.matchAll(/ maxlength="(\d+)"/g)].map(
+      ([, length]) => '金'.repeat(Number(length)),
+    );
+    const problem = /digits only.*at most 255 characters/s;
+    const response = await submit(path, { amount, comment });
+    expectForm(await response.text(), { amount, comment, problem, field: 'amount and comment' });
+  });
+
   it('is filled in by a link, whose values are checked like entered ones', async () => {
     const path = `/${environment.newWallet().npub}`;
     const openLink = async (query: string) => {

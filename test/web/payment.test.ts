@@ -162,7 +162,7 @@ it('shows what a payer needs first without scrolling on a phone, also after an e
   expect(await page.title()).toMatch(/^Error: /);
   expect(await amount.evaluate((field) => field === document.activeElement)).toBe(true);
   expect(await amount.inputValue()).toBe('1e3');
-  await showsWithoutScrolling(amount, alert);
+  await showsWithoutScrolling(amount, alert, button);
 
   const invoice = await createInvoice(page, 21);
   const link = page.getByRole('link', { name: 'Open in wallet' });

@@ -37,6 +37,7 @@ export function homePage(language: PageLanguage, data: HomePageData): Page {
               id="recipient"
               name="recipient"
               required
+              maxlength="3000"
               value=${recipient}
               autocomplete="off"
               autocapitalize="none"

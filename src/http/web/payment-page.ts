@@ -67,6 +67,7 @@ export function paymentPage(language: PageLanguage, payee: Payee, form: PaymentF
                 name="amount"
                 inputmode=${fiat === null ? 'numeric' : 'decimal'}
                 required
+                maxlength="200"
                 value=${form.amount}
                 aria-describedby="range amount-problem"
                 aria-invalid=${firstField === 'amount'}
@@ -186,7 +187,10 @@ function AmountLinks(props: PartProps & { path: string }) {
   );
 }
 
-/** `browser/payment.ts` shows how many characters are left. A `maxlength` would cut a longer text silently. */
+/**
+ * `browser/payment.ts` shows how many characters are left. A `maxlength` cuts silently, so it is longer than any comment
+ * that the server accepts.
+ */
 function CommentField(props: PartProps) {
   const { comment, maxCommentLength, problems } = props;
   const { t } = props.language;
@@ -201,6 +205,7 @@ function CommentField(props: PartProps) {
       id="comment"
       name="comment"
       rows="2"
+      maxlength="4100"
       aria-describedby="comment-length comment-problem"
       aria-invalid=${problems.some(({ field }) => field === 'comment')}
       autofocus=${problems[0]?.field === 'comment'}

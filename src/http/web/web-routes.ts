@@ -212,7 +212,8 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
 
   app.post(
     '/:address',
-    { config: formConfig, schema: { params, body: paymentForm } },
+    // The longest that the fields of the page can contain, encoded.
+    { config: formConfig, bodyLimit: 48 * 1024, schema: { params, body: paymentForm } },
     async (request, reply) => {
       const { body: input, rejection } = request;
       const { link } = choosePageLanguage(request);
