@@ -588,6 +588,11 @@ async function storeSmallProofs(
     })`);
 }
 
+async function askFee(page: Page, invoice: string): Promise<void> {
+  await page.getByLabel('Lightning address or invoice').fill(invoice);
+  await page.getByRole('button', { name: 'Show the fee' }).click();
+}
+
 /** The test mint then accepts as many inputs as the page sends at once. */
 function limitInputs(): void {
   const { switches } = environment.mint;
@@ -606,22 +611,40 @@ it('pays with more proofs than the mint accepts at once, also after the page was
   await storeSmallProofs(page, wallet, mint.createProofs(600));
   await waitForEcash(page, 600);
   const { pr } = await environment.requestInvoice(environment.newWallet(), 590);
-  const ask = async () => {
-    await page.getByLabel('Lightning address or invoice').fill(pr);
-    await page.getByRole('button', { name: 'Show the fee' }).click();
+  const pay = async () => {
+    await askFee(page, pr);
+    await page.getByRole('button', { name: 'Pay', exact: true }).click();
   };
   const hold = holdRequest('token', 'after');
   onTestFinished(() => hold.release());
-  await ask();
+  await pay();
   await hold.reached;
   await restart(page);
   hold.release();
   await finish(page);
   expect(await readSum(page)).toBe(600);
-  await ask();
-  await page.getByRole('button', { name: 'Pay', exact: true }).click();
+  await pay();
   await page.getByText('Paid 590 sats. The fee was 1 sat.').waitFor();
   expect(await takeEverything(page)).toBe(9);
+});
+
+it('asks before it exchanges many proofs, and names the fee of that, too', async () => {
+  limitInputs();
+  const { mint } = environment;
+  mint.rotateKeyset({ inputFeePpk: 100 });
+  onTestFinished(() => void mint.rotateKeyset({ inputFeePpk: 0 }));
+  const wallet = environment.newWallet();
+  const page = await openCollect(wallet);
+  await storeSmallProofs(page, wallet, mint.createProofs(600));
+  await waitForEcash(page, 600);
+  const { pr } = await environment.requestInvoice(environment.newWallet(), 500);
+  await askFee(page, pr);
+  // 60 sats for the exchange, a reserve of 3 sats, and 1 sat for the new proofs.
+  await page.getByText('The fee is at most 64 sats.').waitFor();
+  expect(await readSum(page)).toBe(600);
+  await page.getByRole('button', { name: 'Pay', exact: true }).click();
+  await page.getByText('Paid 500 sats. The fee was 62 sats.').waitFor();
+  expect(await readSum(page)).toBe(38);
 });
 
 it('gives tokens few proofs', async () => {

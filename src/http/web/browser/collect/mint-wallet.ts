@@ -15,6 +15,7 @@ import {
   RateLimitError,
   serializeProofs,
   setGlobalRequestOptions,
+  splitAmount,
   stripDleq,
   sumProofs,
   Wallet,
@@ -159,7 +160,7 @@ export class MintWallet {
   /** Turns ecash into a token, which stays listed until it is spent. @param amountSat null: everything */
   async createToken(amountSat: number | null, purpose: Partial<Holding> = {}): Promise<Holding> {
     return await this.#runAlone(async () => {
-      let proofs = await this.#listFewProofs(MAX_TOKEN_PROOFS);
+      let proofs = (await this.#listFewProofs(MAX_TOKEN_PROOFS)).slice(0, MAX_REQUEST_PROOFS);
       if (amountSat !== null) {
         const exact = this.#wallet.selectProofsToSend(proofs, amountSat, false, true).send;
         proofs = exact.length > 0 ? exact : await this.#exchangeFor(amountSat, proofs);
@@ -190,8 +191,9 @@ export class MintWallet {
         throw new ExplainedError(t('collect.noChange'));
       }
       const quote = await this.#wallet.createMeltQuoteBolt11(invoice);
-      const proofs = await this.#selectFor(quote);
-      const maxFeeSat = quote.fee_reserve.add(this.#wallet.getFeesForProofs(proofs)).toNumber();
+      const { proofs, feeSat } = await this.#previewFewProofs();
+      const inputFee = this.#wallet.getFeesForProofs(this.#selectFor(quote, proofs));
+      const maxFeeSat = quote.fee_reserve.add(inputFee).toNumber() + feeSat;
       return { quote, amountSat: quote.amount.toNumber(), maxFeeSat };
     });
   }
@@ -199,7 +201,8 @@ export class MintWallet {
   /** Returns how much can be paid with all ecash if Lightning costs nothing. */
   async getMaxPaymentSat(): Promise<number> {
     await this.#wallet.loadMint();
-    return this.#wallet.maxSpendableAfterFees(await this.#listUsableProofs()).toNumber();
+    const { proofs } = await this.#previewFewProofs();
+    return this.#wallet.maxSpendableAfterFees(proofs).toNumber();
   }
 
   /**
@@ -209,10 +212,14 @@ export class MintWallet {
    */
   async pay({ quote }: PaymentOffer): Promise<MadePayment | null> {
     return await this.#runAlone(async () => {
-      const proofs = await this.#selectFor(quote);
+      const all = await this.#listUsableProofs();
+      const few = await this.#listFewProofs(MAX_REQUEST_PROOFS);
+      const exchangeFeeSat = sumProofs(all).subtract(sumProofs(few)).toNumber();
+      const proofs = this.#selectFor(quote, few);
       const preview = await this.#wallet.prepareMelt('bolt11', quote, proofs);
       const changeOutputs = preview.outputData.map(OutputData.serialize);
-      const melt = { quoteId: quote.quote, amountSat: quote.amount.toNumber(), changeOutputs };
+      const amountSat = quote.amount.toNumber();
+      const melt = { quoteId: quote.quote, amountSat, exchangeFeeSat, changeOutputs };
       const holding = await this.#moveProofs(proofs, { melt });
       try {
         return await this.#finishPayment(holding, preview);
@@ -255,16 +262,45 @@ export class MintWallet {
    * Lists proofs after exchanging them for fewer if they are more than a token or a request should have. The exchange
    * costs the same input fee that spending them would.
    */
-  async #listFewProofs(max: number): Promise<Proof[]> {
+  #listFewProofs(max: number): Promise<Proof[]> {
+    return this.#reduceProofs(max, async (parts) => {
+      for (const part of parts) {
+        await this.#exchange(await this.#moveProofs(part, {}));
+      }
+      return await this.#listUsableProofs();
+    });
+  }
+
+  /** Lists the proofs that a payment could spend after such an exchange, and its fee. Exchanges nothing. */
+  async #previewFewProofs(): Promise<{ proofs: Proof[]; feeSat: number }> {
+    const { id, keys } = this.#wallet.getKeyset();
+    const proofs = await this.#reduceProofs(MAX_REQUEST_PROOFS, async (parts) =>
+      parts
+        .flatMap((part) => splitAmount(this.#wallet.maxSpendableAfterFees(part), keys))
+        .map((amount, index) => ({ id, amount, secret: `${index}`, C: '' })),
+    );
+    const fee = sumProofs(await this.#listUsableProofs()).subtract(sumProofs(proofs));
+    return { proofs, feeSat: fee.toNumber() };
+  }
+
+  /** @param exchange exchanges the proofs of each part */
+  async #reduceProofs(
+    max: number,
+    exchange: (parts: Proof[][]) => Promise<Proof[]>,
+  ): Promise<Proof[]> {
     let proofs = await this.#listUsableProofs();
     let previousCount = Infinity;
     // A mint may have no keys for large amounts, and the fee of small proofs may be more than their value.
     while (proofs.length > max && proofs.length <= previousCount / 2) {
       previousCount = proofs.length;
-      await this.#exchangeAll(proofs);
-      proofs = await this.#listUsableProofs();
+      const parts: Proof[][] = [];
+      for (let start = 0; start < proofs.length; start += MAX_REQUEST_PROOFS) {
+        parts.push(proofs.slice(start, start + MAX_REQUEST_PROOFS));
+      }
+      const hasValue = (part: Proof[]) => !this.#wallet.maxSpendableAfterFees(part).isZero();
+      proofs = await exchange(parts.filter(hasValue));
     }
-    return proofs.slice(0, MAX_REQUEST_PROOFS);
+    return proofs;
   }
 
   #createHolding(proofs: readonly Proof[]): Holding {
@@ -339,15 +375,6 @@ export class MintWallet {
     const outputs = [...sendOutputs, ...keepOutputs].map(OutputData.serialize);
     const holding = await this.#moveProofs(preview.inputs, { outputs });
     return (await this.#finishExchange(holding, true)).slice(0, sendOutputs.length);
-  }
-
-  async #exchangeAll(proofs: readonly Proof[]): Promise<void> {
-    for (let start = 0; start < proofs.length; start += MAX_REQUEST_PROOFS) {
-      const part = proofs.slice(start, start + MAX_REQUEST_PROOFS);
-      if (!this.#wallet.maxSpendableAfterFees(part).isZero()) {
-        await this.#exchange(await this.#moveProofs(part, {}));
-      }
-    }
   }
 
   /** Exchanges the proofs of a holding for as few new ones as possible. Returns those. */
@@ -489,9 +516,8 @@ export class MintWallet {
     return { isTaken: rest.length < proofs.length, isPending, rest };
   }
 
-  async #selectFor(quote: MeltQuoteBolt11Response): Promise<Proof[]> {
-    const proofs = await this.#listFewProofs(MAX_REQUEST_PROOFS);
-    return this.#select(proofs, quote.amount, quote.fee_reserve);
+  #selectFor({ amount, fee_reserve: reserve }: MeltQuoteBolt11Response, proofs: Proof[]): Proof[] {
+    return this.#select(proofs.slice(0, MAX_REQUEST_PROOFS), amount, reserve);
   }
 
   /** Chooses proofs for an amount, a reserve, and the fee of the proofs. Throws if there are not enough. */
@@ -556,8 +582,9 @@ export class MintWallet {
         : await this.#restore(outputs);
     const stored = this.#createHolding(change);
     await replaceHoldings([holding], change.length > 0 ? [stored] : []);
-    const amountSat = holding.melt?.amountSat ?? 0;
-    return { amountSat, feeSat: holding.amountSat - amountSat - stored.amountSat };
+    const { amountSat = 0, exchangeFeeSat = 0 } = holding.melt ?? {};
+    const feeSat = exchangeFeeSat + holding.amountSat - amountSat - stored.amountSat;
+    return { amountSat, feeSat };
   }
 }
 
