@@ -6,7 +6,7 @@ import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 import { RecipientClient } from '../helpers/recipients/recipient-client.ts';
 import { useAdditionalService, useTestEnvironment } from '../helpers/service/test-environment.ts';
 import { inspectPage } from '../helpers/web/inspect-page.ts';
-import { openAccount, section } from '../helpers/web/pages.ts';
+import { heading, openAccount, section } from '../helpers/web/pages.ts';
 import { useBrowser } from '../helpers/web/use-browser.ts';
 
 /** Choosing the mint and locking quotes on the account page. */
@@ -115,6 +115,8 @@ it('says what is wrong with a mint, and keeps the current one', async () => {
   await check(uselessMint.url, 'accepts no Lightning payments in sats');
   await check(redirecting.url, 'leads to another one');
   await check(unresponsiveMint.url, 'did not respond in time');
+  await page.setViewportSize({ width: 360, height: 640 });
+  expect(await heading(page, 'Your mint').isVisible()).toBe(true);
   expect(await fetchSettings(wallet)).toMatchObject({ mintUrl: environment.mint.url });
 });
 
