@@ -175,6 +175,23 @@ it('shows what a payer needs first without scrolling on a phone, also after an e
   await showsWithoutScrolling(heading(page, 'Paid'), again);
 });
 
+it('shows the QR code below the form on touch screens of any width, and beside it on desktops', async () => {
+  const { npub } = environment.newWallet();
+  for (const [isTouch, width, height] of [
+    [true, 360, 640],
+    [true, 740, 360],
+    [true, 1_024, 768],
+    [false, 1_024, 768],
+  ] as const) {
+    const viewport = { width, height };
+    const options = { viewport, isMobile: isTouch, hasTouch: isTouch };
+    const page = await browser.openPage(`${environment.origin}/${npub}`, options);
+    const button = await page.getByRole('button', { name: 'Create invoice' }).boundingBox();
+    const code = await page.getByRole('img').boundingBox();
+    expect(code?.y, `${width} px`)[isTouch ? 'toBeGreaterThan' : 'toBeLessThan'](button?.y ?? 0);
+  }
+});
+
 it('converts the amount while the payer types, and shows the button on a phone', async () => {
   const { npub } = environment.newWallet();
   const rates = createServer((_request, reply) => reply.end('{ "EUR": 62500, "USD": 50000 }'));
