@@ -489,11 +489,11 @@ it('finishes the rest while a payment is pending, and knows that a payment was m
     await route.abort();
   });
   await pay();
-  await page.getByText('are being paid').waitFor();
+  await page.getByText('Being paid: ').waitFor();
   await takeToken(token);
   await returnTo(page);
   await expect.poll(() => tokens(page).count()).toBe(0);
-  await page.getByText('are being paid').waitFor();
+  await page.getByText('Being paid: ').waitFor();
   // Nobody pays it again.
   expect(await page.getByLabel('Lightning address or invoice').inputValue()).toBe('');
   hold.release();
@@ -508,7 +508,7 @@ it('finishes the rest while a payment is pending, and knows that a payment was m
   const lookedUp = page.waitForResponse('**/v1/melt/quote/bolt11/*');
   await pay();
   await lookedUp;
-  await page.getByText('are being paid').waitFor();
+  await page.getByText('Being paid: ').waitFor();
   hold.release();
   await returnTo(page);
   await page.getByText('The payment was not made. The ecash is in this browser').waitFor();
