@@ -314,6 +314,37 @@ it.each(Object.keys(ROUTES) as Step[])(
   },
 );
 
+it('keeps the focus in the section when the focused button disappears', async () => {
+  const wallet = await newPaidWallet(1_000);
+  const page = await openCollect(wallet);
+  const press = (name: string) => page.getByRole('button', { name, exact: true }).press('Enter');
+  const expectFocus = (title: string) =>
+    expect
+      .poll(() => section(page, title).evaluate((element) => element === document.activeElement))
+      .toBe(true);
+  await press('Collect');
+  await expectFocus('Waiting');
+
+  const { pr } = await environment.requestInvoice(environment.newWallet(), 500);
+  const confirm = page.getByRole('group', { name: 'Confirm the payment' });
+  await askFee(page, pr);
+  await confirm.waitFor();
+  await press('Cancel');
+  await expectFocus('In this browser');
+  await press('Show the fee');
+  await confirm.waitFor();
+  await press('Pay');
+  await expectFocus('In this browser');
+  await page.getByText('Paid 500 sats.').waitFor();
+  await expectFocus('In this browser');
+
+  await createToken(page, null);
+  await press('Take back');
+  await expectFocus('In this browser');
+  await waitForEcash(page, 499);
+  await expectFocus('In this browser');
+});
+
 it('collects in two tabs what can be collected here, each payment once', async () => {
   const wallet = await newPaidWallet(50, 100, 200, 400);
   const taken = (await wallet.listPaidQuotes()).find(({ amount }) => amount === 50);

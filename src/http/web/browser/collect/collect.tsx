@@ -16,6 +16,7 @@ import { offerPayment } from './lightning.ts';
 import { formatMint } from './mint-problem.ts';
 import { describePayment, encodeToken, type PaymentOffer } from './mint-wallet.ts';
 import { TokenQrCode } from './token-qr-code.tsx';
+import { useFocusAfterRemoval } from './use-focus-after-removal.ts';
 import { listMints, useWallet, type WalletState } from './use-wallet.ts';
 import { UsernamePurchase } from './username-purchase.tsx';
 
@@ -46,6 +47,7 @@ function Page() {
 
 function Wallet(session: AccountSession) {
   const wallet = useWallet(session);
+  useFocusAfterRemoval();
   const [user, setUser] = useState(session.user);
   const { spendable, unfinished, tokens } = wallet;
   /** A mint stays when its ecash is spent, and with it the outcome of the payment. */
@@ -96,6 +98,7 @@ interface WalletProps {
 function WaitingSection({ wallet }: WalletProps) {
   const { collectable, locked, refused } = wallet;
   useNowMs();
+  useFocusAfterRemoval();
   const list = useLoaded(wallet.readQuotes, []);
   const { isRunning, problem, run } = useAction(async () => {
     // Without this, the browser may delete the ecash when the disk is full.
@@ -165,6 +168,7 @@ function MintBalance({ wallet, mintUrl }: WalletProps & { mintUrl: string }) {
   const [asked, setAsked] = useState<{ request: string; offer: PaymentOffer } | null>(null);
   /** The outcome of the latest action. */
   const [status, setStatus] = useState<string | null>(null);
+  useFocusAfterRemoval();
   const id = `at-${mintUrl}`;
   const request = `${destination} ${amount}`;
   /** None if the user has changed the fields since, even while the mint was asked. */
