@@ -15,6 +15,22 @@ import {
   setLockQuotes,
   useTestEnvironment,
 } from '../helpers/service/test-environment.ts';
+import {
+  clickCollect,
+  createToken,
+  finish,
+  inBrowser,
+  prepareStep,
+  readSum,
+  restart,
+  returnTo,
+  STEP_ROUTES,
+  type Step,
+  takeEverything,
+  takeToken,
+  tokens,
+  waitForList,
+} from '../helpers/web/collect-page.ts';
 import { inspectPage } from '../helpers/web/inspect-page.ts';
 import { addNostrExtension, controlTime, openAccount, section } from '../helpers/web/pages.ts';
 import { readQrCode } from '../helpers/web/read-qr-code.ts';
@@ -42,12 +58,6 @@ async function openCollect(wallet: RecipientClient, options: OpenPageOptions = {
   return page;
 }
 
-async function waitForList(page: Page): Promise<void> {
-  await section(page, 'Waiting')
-    .getByText(/^[\d,]+ sats?$/)
-    .waitFor();
-}
-
 async function newPaidWallet(...amountsSat: number[]): Promise<RecipientClient> {
   const wallet = environment.newWallet();
   for (const amountSat of amountsSat) {
@@ -56,79 +66,9 @@ async function newPaidWallet(...amountsSat: number[]): Promise<RecipientClient> 
   return wallet;
 }
 
-const clickCollect = (page: Page) => page.getByRole('button', { name: 'Collect' }).click();
-const inBrowser = (page: Page) => section(page, 'In this browser');
-const tokens = (page: Page) =>
-  section(page, 'Tokens that nobody has taken yet').getByRole('listitem');
-
 async function waitForEcash(page: Page, amountSat: number): Promise<void> {
   const text = `${amountSat.toLocaleString('en')} sats`;
   await inBrowser(page).locator('.balance').getByText(text, { exact: true }).waitFor();
-}
-
-async function createToken(page: Page, amountSat: number | null): Promise<string> {
-  const count = await tokens(page).count();
-  await page.getByLabel('Amount in sats').fill(String(amountSat ?? ''));
-  await page.getByRole('button', { name: 'Create token' }).click();
-  await expect.poll(() => tokens(page).count()).toBe(count + 1);
-  return (await tokens(page).first().locator('code').textContent()) ?? '';
-}
-
-/** Takes a token into another wallet. @returns its value in sats */
-async function takeToken(token: string): Promise<number> {
-  const wallet = new Wallet(environment.mint.url, { unit: 'sat' });
-  await wallet.loadMint();
-  const proofs = await wallet.receive(token);
-  return proofs.reduce((sum, { amount }) => sum + amount.toNumber(), 0);
-}
-
-/** Finishes what a page has begun, as a person would. */
-async function finish(page: Page): Promise<void> {
-  await expect
-    .poll(
-      async () => {
-        // The page may be faster than this test.
-        const click = (name: string) =>
-          page
-            .getByRole('button', { name, exact: true })
-            .click({ timeout: 2_000 })
-            .catch(() => undefined);
-        if ((await section(page, 'Waiting').getByText('Nothing is waiting').count()) === 0) {
-          await click('Collect');
-          return true;
-        }
-        const isUnfinished = (await page.getByText('In progress').count()) > 0;
-        if (isUnfinished && (await page.getByRole('button', { name: 'Try again' }).count()) > 0) {
-          await click('Try again');
-        }
-        return isUnfinished;
-      },
-      { timeout: 20_000 },
-    )
-    .toBe(false);
-}
-
-/** Ends what the page is doing, and opens it again. */
-async function restart(page: Page): Promise<void> {
-  await page.evaluate('globalThis.onbeforeunload = null');
-  await page.reload();
-  await waitForList(page);
-}
-
-/** Tells the page that the user has returned to it. */
-async function returnTo(page: Page): Promise<void> {
-  await page.evaluate(`document.dispatchEvent(new Event('visibilitychange'))`);
-}
-
-/** Takes all ecash out of a page. @returns its value in sats */
-async function takeEverything(page: Page): Promise<number> {
-  await finish(page);
-  const texts = await tokens(page).locator('code').allTextContents();
-  if ((await inBrowser(page).locator('.balance').count()) > 0) {
-    texts.push(await createToken(page, null));
-  }
-  const values = await Promise.all(texts.map(takeToken));
-  return values.reduce((sum, value) => sum + value, 0);
 }
 
 it('collects payments and hands them over as tokens, which it lists until they are taken', async () => {
@@ -224,52 +164,15 @@ it('pays a Lightning address and an invoice, and shows the fee before', async ()
   await waitForEcash(page, 2);
 });
 
-const ROUTES = {
-  collect: 'POST /v1/mint/bolt11',
-  token: 'POST /v1/swap',
-  'take back': 'POST /v1/swap',
-  pay: 'POST /v1/melt/bolt11',
-} as const;
-
-type Step = keyof typeof ROUTES;
-
-/** Does what comes before a step, and returns what begins the step. */
-async function prepareStep(page: Page, step: Step): Promise<() => Promise<unknown>> {
-  if (step === 'collect') {
-    return () => clickCollect(page);
-  }
-  await clickCollect(page);
-  await inBrowser(page).locator('.balance').waitFor();
-  if (step === 'token') {
-    await page.getByLabel('Amount in sats').fill('300');
-    return () => page.getByRole('button', { name: 'Create token' }).click();
-  }
-  if (step === 'take back') {
-    await createToken(page, null);
-    return () => tokens(page).first().getByRole('button', { name: 'Take back' }).click();
-  }
-  const { pr } = await environment.requestInvoice(environment.newWallet(), 500);
-  await page.getByLabel('Lightning address or invoice').fill(pr);
-  await page.getByRole('button', { name: 'Show the fee' }).click();
-  return () => page.getByRole('button', { name: 'Pay', exact: true }).click();
-}
-
 function holdRequest(step: Step, point: HoldPoint): Hold {
   const { mint } = environment;
-  const route = ROUTES[step];
+  const route = STEP_ROUTES[step];
   return point === 'during' && route !== 'POST /v1/mint/bolt11'
     ? mint.holdNext(route as 'POST /v1/swap', point)
     : mint.holdNext(route, point as 'before');
 }
 
-/** Adds up what waits, what the browser keeps, tokens, and what is not finished. */
-function readSum(page: Page): Promise<number> {
-  return page.evaluate<number>(`
-    [...document.querySelectorAll('.total, .token strong, .unfinished strong')]
-      .reduce((sum, { textContent }) => sum + Number(textContent.replace(/\\D/g, '')), 0)`);
-}
-
-it.each(Object.keys(ROUTES) as Step[])(
+it.each(Object.keys(STEP_ROUTES) as Step[])(
   'loses nothing if the page is killed at any moment of “%s”',
   async (step) => {
     const { mint } = environment;
@@ -280,7 +183,10 @@ it.each(Object.keys(ROUTES) as Step[])(
       await returnTo(page);
       await section(page, 'Waiting').getByText('1,000 sats').waitFor();
       await expect.poll(() => tokens(page).count()).toBe(0);
-      const beginStep = await prepareStep(page, step);
+      const beginStep = await prepareStep(page, step, async () => {
+        const { pr } = await environment.requestInvoice(environment.newWallet(), 500);
+        return pr;
+      });
       const hold = holdRequest(step, step === 'collect' && point === 'during' ? 'before' : point);
       onTestFinished(() => hold.release());
       await beginStep();
