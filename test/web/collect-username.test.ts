@@ -1,5 +1,5 @@
 import { Wallet } from '@cashu/cashu-ts';
-import type { Page, Route } from 'playwright-core';
+import type { BrowserContext, Page, Route } from 'playwright-core';
 import { expect, it, onTestFinished } from 'vitest';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
 import type { RecipientClient } from '../helpers/recipients/recipient-client.ts';
@@ -87,9 +87,9 @@ async function readInvoice(page: Page): Promise<string> {
 }
 
 /** Resolves with the request that sends the token, which is held. */
-async function holdToken(page: Page): Promise<{ sent: Promise<Route> }> {
+async function holdToken(pages: Page | BrowserContext): Promise<{ sent: Promise<Route> }> {
   const { promise: sent, resolve } = Promise.withResolvers<Route>();
-  await page.route('**/api/v2/user/username', (route) =>
+  await pages.route('**/api/v2/user/username', (route) =>
     'x-cashu' in route.request().headers() ? resolve(route) : route.continue(),
   );
   return { sent };
@@ -194,11 +194,15 @@ it('loses nothing if the page is killed before the ecash, the token or the outco
   onTestFinished(() => hold.release());
   const minting = await reopen(page, '/collect', async () => mint.pay(invoice));
   await hold.reached;
+  const context = minting.context();
+  const { sent: sentByItself } = await holdToken(context);
   const sending = await reopen(minting, '/collect', async () => hold.release());
-  await button(sending, 'Buy').waitFor();
+  const lost = await sentByItself;
   expect(await tokens(sending).getByText('21 sats').count()).toBe(1);
+  await lost.abort();
 
   const retrying = await reopen(sending, '/collect');
+  await context.unrouteAll();
   await button(retrying, 'Buy').waitFor();
   expect(await fetchUsernameOwner(environment.origin, 'bob')).toBeUndefined();
   const { sent } = await holdToken(retrying);
@@ -216,6 +220,22 @@ it('loses nothing if the page is killed before the ecash, the token or the outco
 
   await retrying.goto(`${environment.origin}/collect?name=bob`);
   await buying(retrying).getByText('This is your username already.').waitFor();
+});
+
+it('buys the name by itself if the page was killed while it collected the payment', async () => {
+  const { mint } = environment;
+  const page = await openPurchase(environment.newWallet(), 'ida');
+  await button(page, 'Pay with Lightning').click();
+  const invoice = await readInvoice(page);
+  const hold = mint.holdNext('POST /v1/mint/bolt11', 'before');
+  onTestFinished(() => hold.release());
+  mint.pay(invoice);
+  await page.evaluate(`document.dispatchEvent(new Event('visibilitychange'))`);
+  await hold.reached;
+  const other = await reopen(page, '/collect');
+  await buying(other).getByText('on the way into this browser').waitFor();
+  hold.release();
+  await buying(other).getByText('ida@').getByText('is yours now').waitFor();
 });
 
 it('buys a name with collected ecash, which stays if the name is taken meanwhile', async () => {

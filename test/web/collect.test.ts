@@ -153,7 +153,7 @@ it('pays a Lightning address and an invoice, and shows the fee before', async ()
     .getByRole('button', { name: 'Pay' })
     .click();
   await page.getByText('The payment was not made. ').waitFor();
-  await page.getByText('no route. The ecash is in this browser again.').waitFor();
+  await page.getByText('no route. The ecash stays in this browser').waitFor();
   await waitForEcash(page, 499);
 
   environment.mint.switches.doPaymentsFail = false;
@@ -584,6 +584,66 @@ it('asks before it exchanges many proofs, and names the fee of that, too', async
   expect(await readSum(page)).toBe(38);
 });
 
+it('pays no more than the fee that it has shown', async () => {
+  limitInputs();
+  const { mint } = environment;
+  mint.rotateKeyset({ inputFeePpk: 100 });
+  onTestFinished(() => void mint.rotateKeyset({ inputFeePpk: 0 }));
+  const wallet = environment.newWallet();
+  const page = await openCollect(wallet);
+  await storeSmallProofs(page, wallet, mint.createProofs(450));
+  await waitForEcash(page, 450);
+  const payButton = page.getByRole('button', { name: 'Pay', exact: true });
+  const { pr } = await environment.requestInvoice(environment.newWallet(), 30);
+  await askFee(page, pr);
+  await page.getByText('The fee is at most 7 sats.').waitFor();
+  await storeSmallProofs(page, wallet, mint.createProofs(150));
+  await waitForEcash(page, 600);
+  await payButton.click();
+  await page.getByText(/Paid 30 sats. The fee was [3-7] sats./).waitFor();
+
+  const { pr: expensive } = await environment.requestInvoice(environment.newWallet(), 450);
+  await askFee(page, expensive);
+  await payButton.waitFor();
+  mint.rotateKeyset({ inputFeePpk: 5_000 });
+  const sum = await readSum(page);
+  await payButton.click();
+  await page.getByText('The fee has changed, so nothing was paid.').waitFor();
+  expect(await readSum(page)).toBe(sum);
+});
+
+it('keeps the ecash if the mint says no more than that a payment has failed, or that it was made before', async () => {
+  const wallet = await newPaidWallet(1_000);
+  const page = await openCollect(wallet, { expectedStatuses: [400] });
+  await clickCollect(page);
+  await waitForEcash(page, 1_000);
+  const { pr } = await environment.requestInvoice(environment.newWallet(), 200);
+  const payButton = page.getByRole('button', { name: 'Pay', exact: true });
+  const quotes: object[] = [];
+  await page.route('**/v1/melt/quote/bolt11', async (route) => {
+    const response = await route.fetch();
+    quotes.push((await response.json()) as object);
+    // As mints do that have one quote for an invoice.
+    await route.fulfill({ json: { ...quotes.at(-1), ...quotes[0] } });
+  });
+  await page.route('**/v1/melt/bolt11', (route) => route.fulfill({ json: quotes[0] ?? {} }), {
+    times: 1,
+  });
+  await askFee(page, pr);
+  await payButton.click();
+  await page.getByText(/^The payment was not made. The ecash stays in this browser/).waitFor();
+  await waitForEcash(page, 1_000);
+  await askFee(page, pr);
+  // Two clicks before the page is drawn again.
+  await payButton.waitFor();
+  await page.evaluate(`for (const _ of 'xx') document.querySelector('fieldset button').click()`);
+  await page.getByText('Paid 200 sats. The fee was 1 sat.').waitFor();
+  await askFee(page, pr);
+  await payButton.click();
+  await page.getByText(/^The payment was not made. /).waitFor();
+  expect(await takeEverything(page)).toBe(799);
+});
+
 it('gives tokens few proofs', async () => {
   limitInputs();
   const { mint } = environment;
@@ -594,9 +654,11 @@ it('gives tokens few proofs', async () => {
   const decoder = new Wallet(mint.url, { unit: 'sat' });
   await decoder.loadMint();
   const countProofs = (token: string) => decoder.decodeToken(token).proofs.length;
+  expect(countProofs(await createToken(page, 1))).toBe(1);
+  await waitForEcash(page, 599);
   expect(countProofs(await createToken(page, 550))).toBeLessThanOrEqual(30);
   await storeSmallProofs(page, wallet, mint.createProofs(600));
-  await waitForEcash(page, 650);
+  await waitForEcash(page, 649);
   expect(countProofs(await createToken(page, null))).toBeLessThanOrEqual(30);
   expect(await takeEverything(page)).toBe(1_200);
 });

@@ -128,10 +128,13 @@ export function useAction<Arguments extends unknown[]>(
 ) {
   const [outcome, setOutcome] = useState<{ problem: string | null; success: string | null }>(IDLE);
   const [isRunning, setIsRunning] = useState(false);
+  /** The state changes only with the next rendering. */
+  const hasStarted = useRef(false);
   const run = async (...args: Arguments) => {
-    if (isRunning) {
+    if (hasStarted.current) {
       return;
     }
+    hasStarted.current = true;
     setIsRunning(true);
     setOutcome(IDLE);
     try {
@@ -140,6 +143,7 @@ export function useAction<Arguments extends unknown[]>(
     } catch (error) {
       setOutcome({ problem: describe(error), success: null });
     } finally {
+      hasStarted.current = false;
       setIsRunning(false);
     }
   };

@@ -13,7 +13,10 @@ import { PaymentFailedError } from './mint-wallet.ts';
 export async function describeMintProblem(error: unknown, mintUrl: string): Promise<string> {
   const mint = formatMint(mintUrl);
   if (error instanceof PaymentFailedError) {
-    return t('collect.notPaid', { reason: await describeMintProblem(error.cause, mintUrl) });
+    // Some mints answer that the payment has failed without saying why.
+    return error.cause === null
+      ? t('collect.interrupted')
+      : t('collect.notPaid', { reason: await describeMintProblem(error.cause, mintUrl) });
   }
   if (error instanceof NetworkError) {
     // A response that the page may not read ends as a network error, too.

@@ -67,11 +67,17 @@ export interface MadePayment {
   feeSat: number;
 }
 
-export interface PaymentOffer {
+interface PaymentPlan {
+  /** Null: all ecash has to be exchanged for fewer proofs before. */
+  inputs: Proof[] | null;
+  exchangeFeeSat: number;
+  /** The highest fee, with that of the exchange. What the mint does not use comes back. */
+  maxFeeSat: number;
+}
+
+export interface PaymentOffer extends PaymentPlan {
   quote: MeltQuoteBolt11Response;
   amountSat: number;
-  /** The highest fee. What the mint does not use comes back. */
-  maxFeeSat: number;
 }
 
 /**
@@ -160,11 +166,10 @@ export class MintWallet {
   /** Turns ecash into a token, which stays listed until it is spent. @param amountSat null: everything */
   async createToken(amountSat: number | null, purpose: Partial<Holding> = {}): Promise<Holding> {
     return await this.#runAlone(async () => {
-      let proofs = (await this.#listFewProofs(MAX_TOKEN_PROOFS)).slice(0, MAX_REQUEST_PROOFS);
-      if (amountSat !== null) {
-        const exact = this.#wallet.selectProofsToSend(proofs, amountSat, false, true).send;
-        proofs = exact.length > 0 ? exact : await this.#exchangeFor(amountSat, proofs);
-      }
+      const proofs =
+        amountSat === null
+          ? (await this.#listFewProofs(MAX_TOKEN_PROOFS)).slice(0, MAX_REQUEST_PROOFS)
+          : await this.#getProofsFor(amountSat);
       // Another tab may have been faster.
       if (proofs.length === 0) {
         throw new ExplainedError(t('collect.empty'));
@@ -191,10 +196,7 @@ export class MintWallet {
         throw new ExplainedError(t('collect.noChange'));
       }
       const quote = await this.#wallet.createMeltQuoteBolt11(invoice);
-      const { proofs, feeSat } = await this.#previewFewProofs();
-      const inputFee = this.#wallet.getFeesForProofs(this.#selectFor(quote, proofs));
-      const maxFeeSat = quote.fee_reserve.add(inputFee).toNumber() + feeSat;
-      return { quote, amountSat: quote.amount.toNumber(), maxFeeSat };
+      return { quote, amountSat: quote.amount.toNumber(), ...(await this.#planPayment(quote)) };
     });
   }
 
@@ -206,16 +208,23 @@ export class MintWallet {
   }
 
   /**
-   * Pays an invoice. Throws if it was not paid; then the ecash is there again.
+   * Pays an invoice. Throws if it was not paid; then the ecash is there again, less what exchanging it has cost.
    *
    * @returns null if the outcome is not known yet; then {@link refresh} looks it up
    */
-  async pay({ quote }: PaymentOffer): Promise<MadePayment | null> {
+  async pay(offer: PaymentOffer): Promise<MadePayment | null> {
+    const { quote } = offer;
     return await this.#runAlone(async () => {
-      const all = await this.#listUsableProofs();
-      const few = await this.#listFewProofs(MAX_REQUEST_PROOFS);
-      const exchangeFeeSat = sumProofs(all).subtract(sumProofs(few)).toNumber();
-      const proofs = this.#selectFor(quote, few);
+      const secrets = new Set((await this.#listUsableProofs()).map(({ secret }) => secret));
+      const isPossible = offer.inputs?.every(({ secret }) => secrets.has(secret)) ?? false;
+      const { inputs, exchangeFeeSat, maxFeeSat } = isPossible
+        ? offer
+        : await this.#planPayment(quote);
+      // Meanwhile, the mint may have changed its fee, or another tab has spent the proofs.
+      if (maxFeeSat > offer.maxFeeSat) {
+        throw new ExplainedError(t('collect.feeChanged'));
+      }
+      const proofs = inputs ?? (await this.#exchangeForPayment(quote));
       const preview = await this.#wallet.prepareMelt('bolt11', quote, proofs);
       const changeOutputs = preview.outputData.map(OutputData.serialize);
       const amountSat = quote.amount.toNumber();
@@ -367,9 +376,18 @@ export class MintWallet {
     return outputData.map(OutputData.serialize);
   }
 
-  /** Exchanges some proofs so that others are worth exactly an amount. Returns those. */
-  async #exchangeFor(amountSat: number, proofs: Proof[]): Promise<Proof[]> {
-    const selected = this.#select(proofs, Amount.from(amountSat));
+  /** Returns proofs that are worth exactly an amount, and not too many for a token. Exchanges others if there are none. */
+  async #getProofsFor(amountSat: number): Promise<Proof[]> {
+    const amount = Amount.from(amountSat);
+    const proofs = await this.#listUsableProofs();
+    const exact = this.#wallet.selectProofsToSend(proofs, amount, false, true).send;
+    if (exact.length > 0 && exact.length <= MAX_TOKEN_PROOFS) {
+      return exact;
+    }
+    let selected = this.#select(proofs, amount);
+    if (selected.length > MAX_REQUEST_PROOFS) {
+      selected = this.#select(await this.#listFewProofs(MAX_REQUEST_PROOFS), amount);
+    }
     const preview = await this.#wallet.prepareSwapToSend(amountSat, selected);
     const { sendOutputs = [], keepOutputs = [] } = preview;
     const outputs = [...sendOutputs, ...keepOutputs].map(OutputData.serialize);
@@ -516,8 +534,30 @@ export class MintWallet {
     return { isTaken: rest.length < proofs.length, isPending, rest };
   }
 
-  #selectFor({ amount, fee_reserve: reserve }: MeltQuoteBolt11Response, proofs: Proof[]): Proof[] {
-    return this.#select(proofs.slice(0, MAX_REQUEST_PROOFS), amount, reserve);
+  /** Chooses proofs for a payment without exchanging any. Throws if there is not enough ecash. */
+  async #planPayment({
+    amount,
+    fee_reserve: reserve,
+  }: MeltQuoteBolt11Response): Promise<PaymentPlan> {
+    const usable = await this.#listUsableProofs();
+    const { send } = this.#wallet.selectProofsToSend(usable, amount.add(reserve), true);
+    if (send.length > 0 && send.length <= MAX_REQUEST_PROOFS) {
+      const fee = reserve.add(this.#wallet.getFeesForProofs(send));
+      return { inputs: send, exchangeFeeSat: 0, maxFeeSat: fee.toNumber() };
+    }
+    const { proofs, feeSat } = await this.#previewFewProofs();
+    this.#select(proofs, amount, reserve);
+    const fee = reserve.add(this.#wallet.getFeesForProofs(proofs));
+    return { inputs: null, exchangeFeeSat: feeSat, maxFeeSat: fee.toNumber() + feeSat };
+  }
+
+  /** Exchanges all ecash for fewer proofs, and chooses some for a payment. */
+  async #exchangeForPayment({ amount, fee_reserve: reserve }: MeltQuoteBolt11Response) {
+    try {
+      return this.#select(await this.#listFewProofs(MAX_REQUEST_PROOFS), amount, reserve);
+    } catch (error) {
+      throw new PaymentFailedError(error);
+    }
   }
 
   /** Chooses proofs for an amount, a reserve, and the fee of the proofs. Throws if there are not enough. */
@@ -542,15 +582,7 @@ export class MintWallet {
         failure = error;
       }
     }
-    quote ??= await this.#wallet.mint
-      .checkMeltQuoteBolt11(holding.melt?.quoteId ?? '')
-      .catch((error: unknown) => {
-        // The mint may have deleted the quote. Then the states of the proofs decide.
-        if (error instanceof MintOperationError) {
-          return { state: MeltQuoteState.UNPAID };
-        }
-        throw error;
-      });
+    quote ??= await this.#lookUpPayment(holding);
     if (quote.state === MeltQuoteState.PENDING) {
       throw new PaymentPendingError(t('collect.pending'));
     }
@@ -566,6 +598,25 @@ export class MintWallet {
       return await this.#storeChange(holding, []);
     }
     throw new PaymentFailedError(failure);
+  }
+
+  async #lookUpPayment(
+    holding: Holding,
+  ): Promise<Pick<MeltQuoteBolt11Response, 'state' | 'change'>> {
+    const quote = await this.#wallet.mint
+      .checkMeltQuoteBolt11(holding.melt?.quoteId ?? '')
+      .catch((error: unknown) => {
+        // The mint may have deleted the quote. Then the states of the proofs decide.
+        if (error instanceof MintOperationError) {
+          return { state: MeltQuoteState.UNPAID };
+        }
+        throw error;
+      });
+    // Some mints return the same quote for an invoice again. Then other proofs may have paid it.
+    if (quote.state === MeltQuoteState.PAID && !(await this.#readStates(holding)).isTaken) {
+      return { state: MeltQuoteState.UNPAID };
+    }
+    return quote;
   }
 
   /** Ends a payment that was made. */

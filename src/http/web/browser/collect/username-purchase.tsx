@@ -82,7 +82,8 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
   );
 
   const awaitedIds = useRef(new Set<string>());
-  ownInvoices.forEach(({ id }) => void awaitedIds.current.add(id));
+  const arriving = wallet.unfinished.filter((holding) => holding.username === name);
+  [...ownInvoices, ...arriving].forEach(({ id }) => void awaitedIds.current.add(id));
   useEffect(() => {
     const isAwaited = token !== undefined && awaitedIds.current.has(token.id);
     // The invoice was paid, and has become a token. The payment may be so late that the user has bought another name.
@@ -115,8 +116,7 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
   const balanceSat = wallet.spendable
     .filter((holding) => holding.mintUrl === mintUrl)
     .reduce((sum, { amountSat }) => sum + amountSat, 0);
-  const arriving = wallet.unfinished.find((holding) => holding.username === name);
-  const canChoose = (token ?? invoice ?? arriving) === undefined;
+  const canChoose = (token ?? invoice ?? arriving[0]) === undefined;
   const mintProblem =
     invoice !== undefined && wallet.problems[0] !== undefined ? wallet.problems.join(' ') : null;
   const price = <strong>{t('sats', { amount: priceSat })}</strong>;
@@ -133,7 +133,7 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
         <>
           {token !== undefined && <p>{t('collect.tokenForName')}</p>}
           {invoice !== undefined && <Invoice {...invoice} price={price} />}
-          {token === undefined && arriving !== undefined && (
+          {token === undefined && arriving.length > 0 && (
             <p>{rich('collect.arriving', { amount: price, mint: formatMint(mintUrl) })}</p>
           )}
           {canChoose && ownInvoices.length > 0 && <p>{t('collect.invoiceExpired')}</p>}
