@@ -102,6 +102,7 @@ it('buys a name with Lightning', async () => {
   expect(await button(page, 'Pay with ecash in this browser').count()).toBe(0);
   await button(page, 'Pay with Lightning').click();
   const invoice = await readInvoice(page);
+  expect(await buying(page).evaluate('document.activeElement.tagName')).not.toBe('BODY');
   await buying(page).getByText('The invoice expires on').waitFor();
   expect(await readQrCode(buying(page).getByRole('img'))).toBe(
     `lightning:${invoice.toUpperCase()}`,

@@ -448,7 +448,7 @@ it('finishes the rest while a payment is pending, and knows that a payment was m
   await page.getByText('Being paid: ').waitFor();
   hold.release();
   await returnTo(page);
-  await page.getByText('The payment was not made. The ecash is in this browser').waitFor();
+  await page.getByText('The payment was not made. The ecash stays in this browser').waitFor();
   expect(await takeEverything(page)).toBe(898);
 });
 

@@ -17,6 +17,7 @@ import {
 } from './holdings.ts';
 import { formatMint } from './mint-problem.ts';
 import { encodeToken } from './mint-wallet.ts';
+import { useFocusAfterRemoval } from './use-focus-after-removal.ts';
 import type { WalletState } from './use-wallet.ts';
 
 /** `setTimeout` cannot wait for longer: it would not wait at all (HTML). */
@@ -32,6 +33,7 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
   const terms = info.data?.data.features.username.payment;
   const { amount: priceSat = 0, mints: [mintUrl = ''] = [] } = terms ?? {};
   const { tokens, invoices } = wallet;
+  useFocusAfterRemoval();
   const nameInLink = readNameInLink();
   /** Stays when the token is spent, and with it the outcome. */
   const shownName = useRef(parseName(nameInLink));
