@@ -173,10 +173,13 @@ function checkUpdates(
   const isDue = shownAtMs + (isOpen ? 10_000 : RESTART_MS) < endedAtMs;
   // A process that was suspended sent nothing.
   const mustBeSent = isDue && (isOpen || !health.isDisturbed(shownAtMs));
-  if (isNew && mustBeSent && firstAtMs === undefined) {
+  if (isNew && mustBeSent && (firstAtMs ?? Number.POSITIVE_INFINITY) > shownAtMs + MAX_DELAY_MS) {
     referee.report('every socket gets updates', describe());
   }
 }
+
+/** Until a process that missed a notification has found out, and sent the update. */
+const MAX_DELAY_MS = 30_000;
 
 function formatSeconds(ms: number): string {
   return `${(ms / 1_000).toFixed(3)} s`;

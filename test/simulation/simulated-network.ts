@@ -528,9 +528,16 @@ export class SimulatedProxy {
           {
             onInit: (webSocket) => {
               socket.webSocket = webSocket;
+              // Unlike other clients of the library, an injected one leaves this to the test.
+              webSocket.on('ping', (data) => {
+                if (!socket.isSilent && client.isAlive) {
+                  webSocket.pong(data);
+                }
+              });
               let arrivesAtMs = 0;
               webSocket.on('message', (data) => {
                 if (faults.choose('broken sockets', 0.02, 'clients')) {
+                  end();
                   webSocket.terminate();
                 }
                 const delayMs = random.between(0.5, 10);
@@ -543,7 +550,8 @@ export class SimulatedProxy {
               webSocket.on('close', () => {
                 connection.closed = true;
                 connection.emit('close');
-                end();
+                // What the service sent before arrives first.
+                scheduler.schedule(Math.max(0, arrivesAtMs - scheduler.nowMs), end, client);
               });
               webSocket.on('error', end);
             },

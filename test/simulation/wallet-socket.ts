@@ -29,7 +29,7 @@ export function openSession(
   address: string,
   events: SocketEvents,
 ): SocketSession {
-  const { scheduler, proxy, random, faults, referee, history } = world;
+  const { scheduler, proxy, random, faults, referee, history, health } = world;
   const session: SocketSession = {
     pubkey: key.pubkey,
     authenticatedAtMs: null,
@@ -38,6 +38,14 @@ export function openSession(
     knownAtStart: null,
   };
   let hadError = false;
+  const openedAtMs = scheduler.nowMs;
+  const checkError = (message: string) => {
+    // A signature is valid for a minute, by the clock of the process, which may be suspended meanwhile.
+    const mayBeRejected = session.authenticatedAtMs === null && health.isDisturbed(openedAtMs);
+    if (!message.includes('restarting') && !mayBeRejected) {
+      referee.report('live sockets stay open', `${actor.name}: ${message}`);
+    }
+  };
   const handleMessage = (text: string) => {
     history.add(actor, () => `receives ${text}`);
     const { type, payload } = JSON.parse(text);
@@ -59,6 +67,7 @@ export function openSession(
         break;
       case 'error':
         hadError = true;
+        checkError(payload);
     }
   };
   const socket = proxy.openSocket(address, {
