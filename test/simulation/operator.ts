@@ -52,10 +52,10 @@ export class Operator {
   checkInvoices(): void {
     const { truth, referee } = this.#world;
     for (const { pubkey, fromMs, untilMs } of this.#blocks) {
-      for (const { recipient, requestedAtMs, receivedAtMs, number } of truth.invoices) {
+      for (const { recipient, requestedAtMs, receivedAtMs, quoteId } of truth.invoices) {
         const isBlocked = requestedAtMs > fromMs && receivedAtMs < untilMs;
         if (recipient.pubkey === pubkey && isBlocked) {
-          referee.report('a blocked recipient gets no invoices', `invoice of payer ${number}`);
+          referee.report('a blocked recipient gets no invoices', quoteId);
         }
       }
     }
@@ -144,7 +144,7 @@ export class Operator {
       (isPaid && invoice.payment === null) ||
       (wasListed && !isPaid);
     if (isWrong || (traced.quoteId !== undefined && !traced.locked)) {
-      referee.report('a trace is true', `payer ${invoice.number}: ${result.stdout}`);
+      referee.report('a trace is true', `${invoice.quoteId}: ${result.stdout}`);
     }
   }
 

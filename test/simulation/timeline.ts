@@ -34,7 +34,7 @@ export function renderTimeline(world: World, only: string | null): string[] {
 export function renderEnd(world: World, { text, atMs }: Violation): string[] {
   const names = nameIds(world);
   const invoice = world.truth.invoices.find((candidate) =>
-    [payerName(candidate), ...idsOf(candidate).keys()].some((id) => text.includes(id)),
+    containsWord(text, [payerName(candidate), ...idsOf(candidate).keys()]),
   );
   const lines = world.history.lines.filter((line) => line.atMs <= atMs);
   const related =
@@ -54,8 +54,13 @@ const LINES_OF_PAYMENT = 40;
 const LINES_OF_FAULTS = 20;
 
 function createFilter(ids: readonly string[], actors: readonly string[]) {
-  return ({ actor, text }: HistoryLine) =>
-    actors.includes(actor) || ids.some((id) => text.includes(id));
+  return ({ actor, text }: HistoryLine) => actors.includes(actor) || containsWord(text, ids);
+}
+
+/** Ids and names are whole words: `payer-1` is not in `payer-12`. */
+function containsWord(text: string, words: readonly string[]): boolean {
+  const found = new Set(text.match(/[\w-]+/g));
+  return words.some((word) => found.has(word));
 }
 
 /** Returns the names of all ids, for people. */
@@ -73,10 +78,10 @@ export function nameIds(world: World): Map<string, string> {
 }
 
 /** All ids of an invoice, and what they are. */
-function idsOf({ request, mint, verifyPath }: Invoice): Map<string, string> {
+function idsOf({ request, quoteId, verifyPath }: Invoice): Map<string, string> {
   return new Map([
     [request, 'invoice'],
-    [mint.state.quotes.findByRequest(request)?.id ?? '', 'quote'],
+    [quoteId, 'quote'],
     [readPaymentHash(request), 'payment'],
     [verifyPath.split('/').at(-1) ?? '', 'verify'],
   ]);

@@ -113,14 +113,17 @@ export class ZapReferee {
       payment?.listedAtMs != null && atMs > Math.max(payment.listedAtMs, retryMs) + 60_000;
     for (const invoice of this.#findZapsWithoutReceipt()) {
       if (isOverdue(invoice, scheduler.nowMs)) {
-        this.#report('each zap has a receipt', `payer ${invoice.number} has none`);
+        this.#report('each zap has a receipt', `${invoice.quoteId} has none`);
       }
     }
     for (const { event, invoice } of this.#receipts.values()) {
       for (const relay of this.#listRelays(invoice)) {
         const atMs = relay.storedAtMs.get(event.id) ?? scheduler.nowMs;
         if (!relay.refusedIds.has(event.id) && isOverdue(invoice, atMs)) {
-          this.#report('receipts at all relays', `${event.id} is late at ${relay.url}`);
+          this.#report(
+            'receipts at all relays',
+            `${event.id} of ${invoice.quoteId} is late at ${relay.url}`,
+          );
         }
       }
       const paidAt = referee.getPaidAt(invoice.payment?.quoteId ?? '');
@@ -128,7 +131,7 @@ export class ZapReferee {
         ? event.created_at <= paidAt
         : event.created_at === paidAt;
       if (paidAt > 0 && !isDated) {
-        const text = `${event.id} is of ${event.created_at}, and paidAt is ${paidAt}`;
+        const text = `${event.id} of ${invoice.quoteId} is of ${event.created_at}, and paidAt is ${paidAt}`;
         this.#report('receipts have the time of the payment', text);
       }
     }
