@@ -90,7 +90,7 @@ function getDifferenceSat(kind: TokenKind, priceSat: number): number {
     case 'overpaid':
       return Math.max(1, Math.floor(priceSat / 10));
     case 'worth too much':
-      return priceSat;
+      return 9 * priceSat;
     case 'worth too little':
       return -1;
     default:

@@ -63,6 +63,11 @@ export class MoneyReferee {
         this.#report('buyers get a final response', text());
       }
     }
+    const isUsed = sold.length + redeemed.length > 0;
+    // The mint redeems locked ecash as any other.
+    if (title === 'a buyer pays with a token that cannot pay' && isUsed) {
+      this.#report('tokens that cannot pay are rejected', text());
+    }
     const expected = title === 'a buyer buys two names' ? 2 : 1;
     if (this.#mustSell(story) && sold.length < expected) {
       this.#report('who can pay gets a name', text());
