@@ -2,6 +2,7 @@ import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import { FAULT_KINDS } from './faults.ts';
 import { readPlantedFaults } from './planted-faults.ts';
+import type { Violation } from './referee.ts';
 import type { SeedResult, SeedRun } from './run-seeds.ts';
 import type { Scenario } from './scenario.ts';
 import { SEED_PROCESS_RULE, SeedProcess } from './seed-process.ts';
@@ -183,8 +184,9 @@ async function work(seeds: Iterator<number>): Promise<void> {
       console.error(`No invoice of seed ${run.seed} has the id '${options.only}'.`);
       process.exitCode = 1;
     }
-    if (result.violations.length > 0) {
-      await reportFailure(child, run);
+    const [violation] = result.violations;
+    if (violation !== undefined) {
+      await reportFailure(child, run, violation);
     }
   }
   child.stop();
@@ -251,11 +253,13 @@ function count({ payments, simulatedMs, faults, violations }: SeedResult): void 
   }
 }
 
-async function reportFailure(child: SeedProcess, run: SeedRun): Promise<void> {
+async function reportFailure(child: SeedProcess, run: SeedRun, first: Violation): Promise<void> {
   const failed = await child.run({ ...run, history: 'end' });
   const [violation] = failed.violations;
   if (violation === undefined) {
-    console.log(`\nSeed ${run.seed} fails, but not when it is repeated.`);
+    console.log(
+      `\nSeed ${run.seed} breaks the rule '${first.rule}', but not when it is repeated: ${first.text}`,
+    );
     return;
   }
   const { rule, text, atMs } = violation;
