@@ -575,6 +575,11 @@ it('asks before it exchanges many proofs, and names the fee of that, too', async
   await storeSmallProofs(page, wallet, mint.createProofs(600));
   await waitForEcash(page, 600);
   const { pr } = await environment.requestInvoice(environment.newWallet(), 500);
+  await page.getByLabel('Amount in sats').fill('540');
+  await page.getByRole('button', { name: 'Create token' }).click();
+  await page.getByText('You can pay at most 539 sats from this mint.').waitFor();
+  expect(await readSum(page)).toBe(600);
+  await page.getByLabel('Amount in sats').fill('');
   await askFee(page, pr);
   // 60 sats for the exchange, a reserve of 3 sats, and 1 sat for the new proofs.
   await page.getByText('The fee is at most 64 sats.').waitFor();
@@ -638,8 +643,13 @@ it('keeps the ecash if the mint says no more than that a payment has failed, or 
   await payButton.waitFor();
   await page.evaluate(`for (const _ of 'xx') document.querySelector('fieldset button').click()`);
   await page.getByText('Paid 200 sats. The fee was 1 sat.').waitFor();
+  const hold = environment.mint.holdNext('POST /v1/swap', 'after');
+  onTestFinished(() => hold.release());
   await askFee(page, pr);
   await payButton.click();
+  await hold.reached;
+  await restart(page);
+  hold.release();
   await page.getByText(/^The payment was not made. /).waitFor();
   expect(await takeEverything(page)).toBe(799);
 });

@@ -98,7 +98,11 @@ export async function finish(page: Page): Promise<void> {
 
 /** Ends what the page is doing, and opens it again. */
 export async function restart(page: Page): Promise<void> {
-  await page.evaluate('globalThis.onbeforeunload = null');
+  // The page would set its question again with the next change.
+  await page.evaluate(
+    `globalThis.onbeforeunload = null;
+    Object.defineProperty(globalThis, 'onbeforeunload', { set: () => undefined });`,
+  );
   await page.reload();
   await waitForList(page);
 }

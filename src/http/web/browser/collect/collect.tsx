@@ -48,6 +48,10 @@ function Page() {
 function Wallet(session: AccountSession) {
   const wallet = useWallet(session);
   useFocusAfterRemoval();
+  /** Not in the list of tokens, which a token leaves while it is taken back. */
+  const takeBack = useAction((token: Holding) =>
+    wallet.withMint(token.mintUrl, (mint) => mint.takeBack(token)),
+  );
   const [user, setUser] = useState(session.user);
   const { spendable, unfinished, tokens } = wallet;
   /** A mint stays when its ecash is spent, and with it the outcome of the payment. */
@@ -76,13 +80,19 @@ function Wallet(session: AccountSession) {
         ))}
         <Unfinished wallet={wallet} />
         <Status text={wallet.outcome} />
+        <Problem text={takeBack.problem} />
       </Section>
       {tokens.length > 0 && (
         <Section title={t('collect.tokensTitle')}>
           <p>{t('collect.tokensText')}</p>
           <ul class="payments">
             {tokens.map((token) => (
-              <TokenItem key={token.id} token={token} wallet={wallet} />
+              <TokenItem
+                key={token.id}
+                token={token}
+                isDisabled={takeBack.isRunning}
+                onTakeBack={() => void takeBack.run(token)}
+              />
             ))}
           </ul>
         </Section>
@@ -280,10 +290,15 @@ function Unfinished({ wallet: { unfinished, problems, finish } }: WalletProps) {
   );
 }
 
-function TokenItem({ token, wallet }: WalletProps & { token: Holding }) {
+interface TokenItemProps {
+  token: Holding;
+  isDisabled: boolean;
+  onTakeBack: () => void;
+}
+
+function TokenItem({ token, isDisabled, onTakeBack }: TokenItemProps) {
   const [isOpen, setIsOpen] = useState(false);
   const text = encodeToken(token);
-  const takeBack = useAction(() => wallet.withMint(token.mintUrl, (mint) => mint.takeBack(token)));
   return (
     <li class="token">
       <p class="row">
@@ -303,11 +318,10 @@ function TokenItem({ token, wallet }: WalletProps & { token: Holding }) {
             {t('collect.share')}
           </Button>
         )}
-        <Button aria-disabled={takeBack.isRunning} onClick={() => void takeBack.run()}>
-          {t(takeBack.isRunning ? 'collect.takingBack' : 'collect.takeBack')}
+        <Button aria-disabled={isDisabled} onClick={onTakeBack}>
+          {t('collect.takeBack')}
         </Button>
       </p>
-      <Problem text={takeBack.problem} />
       <details onToggle={({ currentTarget }) => setIsOpen(currentTarget.open)}>
         <summary>{t('collect.qrCode')}</summary>
         {isOpen && <TokenQrCode token={text} />}

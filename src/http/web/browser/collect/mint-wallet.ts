@@ -379,13 +379,17 @@ export class MintWallet {
   /** Returns proofs that are worth exactly an amount, and not too many for a token. Exchanges others if there are none. */
   async #getProofsFor(amountSat: number): Promise<Proof[]> {
     const amount = Amount.from(amountSat);
-    const proofs = await this.#listUsableProofs();
-    const exact = this.#wallet.selectProofsToSend(proofs, amount, false, true).send;
-    if (exact.length > 0 && exact.length <= MAX_TOKEN_PROOFS) {
+    const largest = (await this.#listUsableProofs()).slice(0, MAX_REQUEST_PROOFS);
+    const exact = this.#wallet.selectProofsToSend(largest, amount, false, true).send;
+    let selected = this.#wallet.selectProofsToSend(largest, amount, true).send;
+    // The fee of an exchange may be more than is left.
+    const isNeeded = selected.length === 0;
+    if (exact.length > 0 && (exact.length <= MAX_TOKEN_PROOFS || isNeeded)) {
       return exact;
     }
-    let selected = this.#select(proofs, amount);
-    if (selected.length > MAX_REQUEST_PROOFS) {
+    if (isNeeded) {
+      // Nothing is exchanged if it would not be enough.
+      this.#select((await this.#previewFewProofs()).proofs, amount);
       selected = this.#select(await this.#listFewProofs(MAX_REQUEST_PROOFS), amount);
     }
     const preview = await this.#wallet.prepareSwapToSend(amountSat, selected);
@@ -539,9 +543,9 @@ export class MintWallet {
     amount,
     fee_reserve: reserve,
   }: MeltQuoteBolt11Response): Promise<PaymentPlan> {
-    const usable = await this.#listUsableProofs();
-    const { send } = this.#wallet.selectProofsToSend(usable, amount.add(reserve), true);
-    if (send.length > 0 && send.length <= MAX_REQUEST_PROOFS) {
+    const largest = (await this.#listUsableProofs()).slice(0, MAX_REQUEST_PROOFS);
+    const { send } = this.#wallet.selectProofsToSend(largest, amount.add(reserve), true);
+    if (send.length > 0) {
       const fee = reserve.add(this.#wallet.getFeesForProofs(send));
       return { inputs: send, exchangeFeeSat: 0, maxFeeSat: fee.toNumber() };
     }
@@ -586,7 +590,8 @@ export class MintWallet {
     if (quote.state === MeltQuoteState.PENDING) {
       throw new PaymentPendingError(t('collect.pending'));
     }
-    if (quote.state === MeltQuoteState.PAID) {
+    // After an exchange has begun, that may have spent the inputs.
+    if (quote.state === MeltQuoteState.PAID && holding.outputs === undefined) {
       return await this.#storeChange(holding, quote.change ?? []);
     }
     // A late request could still pay with the old proofs. After an exchange it cannot.
@@ -595,7 +600,7 @@ export class MintWallet {
       : this.#exchange(holding));
     if (proofs.length === 0) {
       // The inputs are spent, so the payment was made after all.
-      return await this.#storeChange(holding, []);
+      return await this.#storeChange(holding, quote.change ?? []);
     }
     throw new PaymentFailedError(failure);
   }

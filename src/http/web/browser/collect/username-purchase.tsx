@@ -84,7 +84,10 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
   );
 
   const awaitedIds = useRef(new Set<string>());
-  const arriving = wallet.unfinished.filter((holding) => holding.username === name);
+  // A token that is being taken back has no quote.
+  const arriving = wallet.unfinished.filter(
+    ({ quoteId, username }) => quoteId !== undefined && username === name,
+  );
   [...ownInvoices, ...arriving].forEach(({ id }) => void awaitedIds.current.add(id));
   useEffect(() => {
     const isAwaited = token !== undefined && awaitedIds.current.has(token.id);
