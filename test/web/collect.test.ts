@@ -493,7 +493,7 @@ it('stays right if keys and fees change, tokens are partly spent, and the user h
   await tokens(page).getByText('1 sat', { exact: true }).waitFor();
   // The fee is 1 sat, too.
   await takeBack.click();
-  await tokens(page).getByText('This costs up to 1 sat with the fee.').waitFor();
+  await inBrowser(page).getByText('This costs up to 1 sat with the fee.').waitFor();
   expect(await page.getByText('In progress').count()).toBe(0);
 });
 

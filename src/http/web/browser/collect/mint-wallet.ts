@@ -381,13 +381,11 @@ export class MintWallet {
     const amount = Amount.from(amountSat);
     const largest = (await this.#listUsableProofs()).slice(0, MAX_REQUEST_PROOFS);
     const exact = this.#wallet.selectProofsToSend(largest, amount, false, true).send;
-    let selected = this.#wallet.selectProofsToSend(largest, amount, true).send;
-    // The fee of an exchange may be more than is left.
-    const isNeeded = selected.length === 0;
-    if (exact.length > 0 && (exact.length <= MAX_TOKEN_PROOFS || isNeeded)) {
+    if (exact.length > 0 && exact.length <= MAX_TOKEN_PROOFS) {
       return exact;
     }
-    if (isNeeded) {
+    let selected = this.#wallet.selectProofsToSend(largest, amount, true).send;
+    if (selected.length === 0) {
       // Nothing is exchanged if it would not be enough.
       this.#select((await this.#previewFewProofs()).proofs, amount);
       selected = this.#select(await this.#listFewProofs(MAX_REQUEST_PROOFS), amount);

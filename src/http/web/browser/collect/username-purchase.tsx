@@ -90,7 +90,8 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
   );
   [...ownInvoices, ...arriving].forEach(({ id }) => void awaitedIds.current.add(id));
   useEffect(() => {
-    const isAwaited = token !== undefined && awaitedIds.current.has(token.id);
+    // Once: a token that could not be taken back is a token again, but not to be sent.
+    const isAwaited = token !== undefined && awaitedIds.current.delete(token.id);
     // The invoice was paid, and has become a token. The payment may be so late that the user has bought another name.
     if (isAwaited && user.name === token.replacedName) {
       void run('ecash');
