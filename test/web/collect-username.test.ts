@@ -214,7 +214,13 @@ it.each([
   await page.getByRole('alert').getByText('refused: no').waitFor();
   expect(await tokens(page).count()).toBe(1);
   expect(requests).toEqual([]);
-  await button(page, 'Buy').click();
+  // While it is taken back, another payment is possible.
+  const hold = mint.holdNext('POST /v1/swap', 'before');
+  onTestFinished(() => hold.release());
+  await tokens(page).getByRole('button', { name: 'Take back' }).click();
+  await hold.reached;
+  await button(page, 'Pay with Lightning').click();
+  mint.pay(await readInvoice(page));
   await buying(page).getByText('is yours now').waitFor();
 });
 

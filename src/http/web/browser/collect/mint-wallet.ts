@@ -215,11 +215,7 @@ export class MintWallet {
   async pay(offer: PaymentOffer): Promise<MadePayment | null> {
     const { quote } = offer;
     return await this.#runAlone(async () => {
-      const secrets = new Set((await this.#listUsableProofs()).map(({ secret }) => secret));
-      const isPossible = offer.inputs?.every(({ secret }) => secrets.has(secret)) ?? false;
-      const { inputs, exchangeFeeSat, maxFeeSat } = isPossible
-        ? offer
-        : await this.#planPayment(quote);
+      const { inputs, exchangeFeeSat, maxFeeSat } = await this.#planPayment(quote, offer.inputs);
       // Meanwhile, the mint may have changed its fee, or another tab has spent the proofs.
       if (maxFeeSat > offer.maxFeeSat) {
         throw new ExplainedError(t('collect.feeChanged'));
@@ -262,9 +258,7 @@ export class MintWallet {
   /** Lists the proofs whose keyset the mint still knows, the largest first. */
   async #listUsableProofs(): Promise<Proof[]> {
     const proofs = await this.#listProofs();
-    return proofs
-      .filter(({ id }) => this.#wallet.keyChain.isUnitKeyset(id))
-      .sort((a, b) => b.amount.compareTo(a.amount));
+    return proofs.filter(({ id }) => this.#wallet.keyChain.isUnitKeyset(id)).sort(largestFirst);
   }
 
   /**
@@ -272,42 +266,43 @@ export class MintWallet {
    * costs the same input fee that spending them would.
    */
   #listFewProofs(max: number): Promise<Proof[]> {
-    return this.#reduceProofs(max, async (parts) => {
-      for (const part of parts) {
-        await this.#exchange(await this.#moveProofs(part, {}));
-      }
-      return await this.#listUsableProofs();
-    });
+    return this.#reduceProofs(
+      max,
+      async (part) => await this.#exchange(await this.#moveProofs(part, {})),
+    );
   }
 
   /** Lists the proofs that a payment could spend after such an exchange, and its fee. Exchanges nothing. */
   async #previewFewProofs(): Promise<{ proofs: Proof[]; feeSat: number }> {
     const { id, keys } = this.#wallet.getKeyset();
-    const proofs = await this.#reduceProofs(MAX_REQUEST_PROOFS, async (parts) =>
-      parts
-        .flatMap((part) => splitAmount(this.#wallet.maxSpendableAfterFees(part), keys))
-        .map((amount, index) => ({ id, amount, secret: `${index}`, C: '' })),
+    const proofs = await this.#reduceProofs(MAX_REQUEST_PROOFS, async (part) =>
+      splitAmount(this.#wallet.maxSpendableAfterFees(part), keys).map((amount) => ({
+        id,
+        amount,
+        secret: crypto.randomUUID(),
+        C: '',
+      })),
     );
     const fee = sumProofs(await this.#listUsableProofs()).subtract(sumProofs(proofs));
     return { proofs, feeSat: fee.toNumber() };
   }
 
-  /** @param exchange exchanges the proofs of each part */
   async #reduceProofs(
     max: number,
-    exchange: (parts: Proof[][]) => Promise<Proof[]>,
+    exchange: (part: Proof[]) => Promise<Proof[]>,
   ): Promise<Proof[]> {
     let proofs = await this.#listUsableProofs();
     let previousCount = Infinity;
     // A mint may have no keys for large amounts, and the fee of small proofs may be more than their value.
     while (proofs.length > max && proofs.length <= previousCount / 2) {
       previousCount = proofs.length;
-      const parts: Proof[][] = [];
+      const reduced: Proof[] = [];
       for (let start = 0; start < proofs.length; start += MAX_REQUEST_PROOFS) {
-        parts.push(proofs.slice(start, start + MAX_REQUEST_PROOFS));
+        const part = proofs.slice(start, start + MAX_REQUEST_PROOFS);
+        const hasValue = !this.#wallet.maxSpendableAfterFees(part).isZero();
+        reduced.push(...(hasValue ? await exchange(part) : part));
       }
-      const hasValue = (part: Proof[]) => !this.#wallet.maxSpendableAfterFees(part).isZero();
-      proofs = await exchange(parts.filter(hasValue));
+      proofs = reduced.sort(largestFirst);
     }
     return proofs;
   }
@@ -537,15 +532,19 @@ export class MintWallet {
   }
 
   /** Chooses proofs for a payment without exchanging any. Throws if there is not enough ecash. */
-  async #planPayment({
-    amount,
-    fee_reserve: reserve,
-  }: MeltQuoteBolt11Response): Promise<PaymentPlan> {
-    const largest = (await this.#listUsableProofs()).slice(0, MAX_REQUEST_PROOFS);
-    const { send } = this.#wallet.selectProofsToSend(largest, amount.add(reserve), true);
-    if (send.length > 0) {
-      const fee = reserve.add(this.#wallet.getFeesForProofs(send));
-      return { inputs: send, exchangeFeeSat: 0, maxFeeSat: fee.toNumber() };
+  async #planPayment(
+    { amount, fee_reserve: reserve }: MeltQuoteBolt11Response,
+    offered: Proof[] | null = null,
+  ): Promise<PaymentPlan> {
+    const usable = await this.#listUsableProofs();
+    const secrets = new Set(usable.map(({ secret }) => secret));
+    const largest = usable.slice(0, MAX_REQUEST_PROOFS);
+    const inputs = offered?.every(({ secret }) => secrets.has(secret))
+      ? offered
+      : this.#wallet.selectProofsToSend(largest, amount.add(reserve), true).send;
+    if (inputs.length > 0) {
+      const fee = reserve.add(this.#wallet.getFeesForProofs(inputs));
+      return { inputs, exchangeFeeSat: 0, maxFeeSat: fee.toNumber() };
     }
     const { proofs, feeSat } = await this.#previewFewProofs();
     this.#select(proofs, amount, reserve);
@@ -562,12 +561,17 @@ export class MintWallet {
     }
   }
 
-  /** Chooses proofs for an amount, a reserve, and the fee of the proofs. Throws if there are not enough. */
-  #select(proofs: Proof[], amount: Amount, reserve = Amount.zero()): Proof[] {
+  /**
+   * Chooses proofs for an amount, a reserve, and the fee of the proofs. Throws if there are not enough.
+   *
+   * @param proofs the largest first
+   */
+  #select(proofs: readonly Proof[], amount: Amount, reserve = Amount.zero()): Proof[] {
     const needed = amount.add(reserve);
-    const { send } = this.#wallet.selectProofsToSend(proofs, needed, true);
+    const largest = proofs.slice(0, MAX_REQUEST_PROOFS);
+    const { send } = this.#wallet.selectProofsToSend(largest, needed, true);
     if (send.length === 0) {
-      const max = this.#wallet.maxSpendableAfterFees(proofs, reserve);
+      const max = this.#wallet.maxSpendableAfterFees(largest, reserve);
       throw new NotEnoughError(needed.toNumber(), max.toNumber());
     }
     return send;
@@ -640,6 +644,10 @@ export class MintWallet {
     const feeSat = exchangeFeeSat + holding.amountSat - amountSat - stored.amountSat;
     return { amountSat, feeSat };
   }
+}
+
+function largestFirst(a: Proof, b: Proof): number {
+  return b.amount.compareTo(a.amount);
 }
 
 export function describePayment({ amountSat, feeSat }: MadePayment): string {

@@ -51,6 +51,9 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
   const invoice =
     token === undefined ? ownInvoices.find((each) => canPay(each) && !isExpired(each)) : undefined;
 
+  /** Whether it is a payment for this name. A token that is being taken back has no quote. */
+  const isForName = ({ quoteId, username }: Holding) => quoteId !== undefined && username === name;
+
   const pay = async (payment: 'lightning' | 'ecash') => {
     // Nobody pays for a name that is not available.
     let owner = await requestUsername(api, name, null).catch(expectPrice);
@@ -58,7 +61,7 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
     const begun = (await listHoldings(user.pubkey)).filter(canPay);
     const readyToken = begun.find((holding) => holding.isToken && !isUnfinished(holding));
     if (owner === null && payment === 'lightning') {
-      const isBegun = begun.some((holding) => holding.username === name && !isExpired(holding));
+      const isBegun = begun.some((holding) => isForName(holding) && !isExpired(holding));
       if (readyToken === undefined && !isBegun) {
         const purpose = { username: name, ...(user.name && { replacedName: user.name }) };
         await wallet.withMint(mintUrl, (mint) => mint.createInvoice(priceSat, purpose));
@@ -84,10 +87,7 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
   );
 
   const awaitedIds = useRef(new Set<string>());
-  // A token that is being taken back has no quote.
-  const arriving = wallet.unfinished.filter(
-    ({ quoteId, username }) => quoteId !== undefined && username === name,
-  );
+  const arriving = wallet.unfinished.filter(isForName);
   [...ownInvoices, ...arriving].forEach(({ id }) => void awaitedIds.current.add(id));
   useEffect(() => {
     // Once: a token that could not be taken back is a token again, but not to be sent.
