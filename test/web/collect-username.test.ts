@@ -220,7 +220,9 @@ it.each([
   await tokens(page).getByRole('button', { name: 'Take back' }).click();
   await hold.reached;
   await button(page, 'Pay with Lightning').click();
-  mint.pay(await readInvoice(page));
+  const invoice = await readInvoice(page);
+  hold.release();
+  mint.pay(invoice);
   await buying(page).getByText('is yours now').waitFor();
 });
 

@@ -204,7 +204,7 @@ export class MintWallet {
   async getMaxPaymentSat(): Promise<number> {
     await this.#wallet.loadMint();
     const { proofs } = await this.#previewFewProofs();
-    return this.#wallet.maxSpendableAfterFees(proofs).toNumber();
+    return this.#wallet.maxSpendableAfterFees(proofs.slice(0, MAX_REQUEST_PROOFS)).toNumber();
   }
 
   /**
@@ -548,7 +548,7 @@ export class MintWallet {
     }
     const { proofs, feeSat } = await this.#previewFewProofs();
     this.#select(proofs, amount, reserve);
-    const fee = reserve.add(this.#wallet.getFeesForProofs(proofs));
+    const fee = reserve.add(this.#wallet.getFeesForProofs(proofs.slice(0, MAX_REQUEST_PROOFS)));
     return { inputs: null, exchangeFeeSat: feeSat, maxFeeSat: fee.toNumber() + feeSat };
   }
 
