@@ -565,15 +565,21 @@ it('pays with more proofs than the mint accepts at once, also after the page was
   expect(await takeEverything(page)).toBe(9);
 });
 
-it('asks before it exchanges many proofs, and names the fee of that, too', async () => {
+/** Opens the page with many proofs of a mint that charges for its inputs. */
+async function openWithInputFee(proofCount: number) {
   limitInputs();
   const { mint } = environment;
   mint.rotateKeyset({ inputFeePpk: 100 });
   onTestFinished(() => void mint.rotateKeyset({ inputFeePpk: 0 }));
   const wallet = environment.newWallet();
   const page = await openCollect(wallet);
-  await storeSmallProofs(page, wallet, mint.createProofs(600));
-  await waitForEcash(page, 600);
+  await storeSmallProofs(page, wallet, mint.createProofs(proofCount));
+  await waitForEcash(page, proofCount);
+  return { wallet, page };
+}
+
+it('asks before it exchanges many proofs, and names the fee of that, too', async () => {
+  const { page } = await openWithInputFee(600);
   const { pr } = await environment.requestInvoice(environment.newWallet(), 500);
   await page.getByLabel('Amount in sats').fill('540');
   await page.getByRole('button', { name: 'Create token' }).click();
@@ -590,14 +596,8 @@ it('asks before it exchanges many proofs, and names the fee of that, too', async
 });
 
 it('pays no more than the fee that it has shown', async () => {
-  limitInputs();
   const { mint } = environment;
-  mint.rotateKeyset({ inputFeePpk: 100 });
-  onTestFinished(() => void mint.rotateKeyset({ inputFeePpk: 0 }));
-  const wallet = environment.newWallet();
-  const page = await openCollect(wallet);
-  await storeSmallProofs(page, wallet, mint.createProofs(450));
-  await waitForEcash(page, 450);
+  const { wallet, page } = await openWithInputFee(450);
   const payButton = page.getByRole('button', { name: 'Pay', exact: true });
   const { pr } = await environment.requestInvoice(environment.newWallet(), 30);
   await askFee(page, pr);

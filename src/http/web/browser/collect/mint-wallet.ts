@@ -531,7 +531,11 @@ export class MintWallet {
     return { isTaken: rest.length < proofs.length, isPending, rest };
   }
 
-  /** Chooses proofs for a payment without exchanging any. Throws if there is not enough ecash. */
+  /**
+   * Chooses proofs for a payment without exchanging any. Throws if there is not enough ecash.
+   *
+   * @param offered proofs that were chosen before, and are chosen again if they are all still there
+   */
   async #planPayment(
     { amount, fee_reserve: reserve }: MeltQuoteBolt11Response,
     offered: Proof[] | null = null,
