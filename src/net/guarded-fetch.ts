@@ -7,6 +7,8 @@ export interface GuardedRequest {
   url: string;
   /** Sent as JSON with POST. Without a body, the request is a GET. */
   body?: unknown;
+  /** In addition to the usual ones. */
+  headers?: Readonly<Record<string, string>>;
   /** Should be small, because all pending responses share {@link FetchLimits.maxBufferedBytes}. */
   maxBodyBytes?: number;
 }
@@ -45,7 +47,7 @@ export class GuardedFetch {
     });
   }
 
-  async request({ url, body, maxBodyBytes }: GuardedRequest): Promise<HttpResponse> {
+  async request({ url, body, headers = {}, maxBodyBytes }: GuardedRequest): Promise<HttpResponse> {
     const { origin } = new URL(url);
     const jsonBody = body === undefined ? null : JSON.stringify(body);
     const { totalTimeoutMs } = this.#limits;
@@ -59,6 +61,7 @@ export class GuardedFetch {
       return await client.request({
         url,
         jsonBody,
+        headers,
         maxBodyBytes: Math.min(maxBodyBytes ?? Infinity, this.#limits.maxBodyBytes),
         timeoutMs: deadlineMs - performance.now(),
       });

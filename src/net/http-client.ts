@@ -15,6 +15,8 @@ export interface HttpRequest {
   url: string;
   /** Sent with POST; null: the request is a GET. */
   jsonBody: string | null;
+  /** In addition to the usual ones. */
+  headers?: Readonly<Record<string, string>>;
   maxBodyBytes: number;
   timeoutMs: number;
 }
@@ -93,6 +95,7 @@ export class HttpClient {
         // Some hosts reject requests without a user agent.
         'user-agent': 'nutpost',
         ...(jsonBody !== null && { 'content-type': 'application/json' }),
+        ...request.headers,
       },
       body: jsonBody,
       maxReceivedBytes: maxBodyBytes + MAX_FRAMING_BYTES,
