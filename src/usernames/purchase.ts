@@ -7,6 +7,7 @@ import type { Proof } from '../mints/ecash.ts';
 import type { SwapRejectionReason } from '../mints/ecash-client.ts';
 import type { RequestWait } from '../mints/mint-rate-limiter.ts';
 import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
+import type { Sealer } from '../sealer.ts';
 import { hashSecret, sumAmounts } from './ecash/proofs.ts';
 import { MAX_TRANSIT_MS, UNDO_AFTER_MS } from './limits.ts';
 import {
@@ -19,7 +20,7 @@ import {
   saveOutputPlans,
   schedulePurchaseRetry,
 } from './purchase-store.ts';
-import { type Sealer, sealProofs } from './sealer.ts';
+import { sealProofs } from './sealed-proofs.ts';
 import {
   findSwapResult,
   OUTDATED_PLAN_REASONS,

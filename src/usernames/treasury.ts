@@ -3,11 +3,12 @@ import type { Clock } from '../clock.ts';
 import { type Db, tryTransaction } from '../database/transaction.ts';
 import { OperatorError } from '../errors.ts';
 import type { Proof } from '../mints/ecash.ts';
+import type { Sealer } from '../sealer.ts';
 import { encodeToken } from './ecash/cashu-token.ts';
 import { sumAmounts } from './ecash/proofs.ts';
 import { EXPIRY_WARNING_MS, MAX_LISTED } from './limits.ts';
 import { listOpenPurchases, readTotalSales } from './purchase-store.ts';
-import { openProof, type Sealer } from './sealer.ts';
+import { openProof } from './sealed-proofs.ts';
 import {
   findWithdrawal,
   listBalances,

@@ -7,10 +7,10 @@ import type { Logger } from '../log.ts';
 import { EcashClient } from '../mints/ecash-client.ts';
 import type { Mints } from '../mints/mints-module.ts';
 import { OutageTracker } from '../outage-tracker.ts';
+import { Sealer } from '../sealer.ts';
 import { KeysetCache } from './ecash/keyset-cache.ts';
 import { type PurchaseContext, resumeDuePurchases } from './purchase.ts';
 import type { UsernamePolicy } from './register-username.ts';
-import { Sealer } from './sealer.ts';
 import { findTreasuryProblem } from './treasury.ts';
 import { activateTreasuryKey } from './treasury-store.ts';
 

@@ -1,6 +1,7 @@
 import { getDecodedToken } from '@cashu/cashu-ts';
 import { afterEach, describe, expect, it } from 'vitest';
-import { Sealer, sealProofs } from '../../src/usernames/sealer.ts';
+import { Sealer } from '../../src/sealer.ts';
+import { sealProofs } from '../../src/usernames/sealed-proofs.ts';
 import {
   readWithdrawalToken,
   type WithdrawalResult,

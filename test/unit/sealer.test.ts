@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { Sealer } from '../../../src/usernames/sealer.ts';
+import { Sealer } from '../../src/sealer.ts';
 
 const SECRET = 'a treasury secret of more than 32 characters';
 const PROOFS = [{ secret: 'worth a lot', amount: 8 }];
@@ -20,7 +20,7 @@ it('opens a value neither for another context, nor with another secret, nor with
   await expect(sealer.open('purchase 2', sealed)).rejects.toThrow('not sealed for purchase 2');
   const otherSealer = new Sealer(`${SECRET}!`);
   await expect(otherSealer.open('purchase 1', sealed)).rejects.toThrow(
-    `TREASURY_SECRET: key ${otherSealer.keyId} does not open this ecash; it was sealed with key ${sealer.keyId}.`,
+    `TREASURY_SECRET: key ${otherSealer.keyId} does not open this value; it was sealed with key ${sealer.keyId}.`,
   );
   const [header = '', ...rest] = sealed.split('.');
   const renamed = Buffer.from(header, 'base64url').toString().replace('purchase 1', 'purchase 2');

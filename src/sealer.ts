@@ -1,9 +1,6 @@
 import { hkdfSync } from 'node:crypto';
 import { CompactEncrypt, compactDecrypt, decodeProtectedHeader } from 'jose';
-import { OperatorError } from '../errors.ts';
-import type { Proof } from '../mints/ecash.ts';
-import { computeY, mapInSlices } from './ecash/proofs.ts';
-import type { SealedProof } from './treasury-store.ts';
+import { OperatorError } from './errors.ts';
 
 /** Encrypts values as compact JWEs. Each is bound to a context, such as its row, and cannot be opened for another. */
 export class Sealer {
@@ -27,7 +24,7 @@ export class Sealer {
     const { kid } = decodeProtectedHeader(sealed);
     if (kid !== this.keyId) {
       throw new OperatorError(
-        `TREASURY_SECRET: key ${this.keyId} does not open this ecash; it was sealed with key ${kid}.`,
+        `TREASURY_SECRET: key ${this.keyId} does not open this value; it was sealed with key ${kid}.`,
       );
     }
     const { plaintext, protectedHeader } = await compactDecrypt(sealed, this.#key, {
@@ -39,26 +36,6 @@ export class Sealer {
     }
     return JSON.parse(new TextDecoder().decode(plaintext));
   }
-}
-
-/** Seals each proof for its own row of the treasury. */
-export async function sealProofs(
-  sealer: Sealer,
-  mintUrl: string,
-  proofs: readonly Proof[],
-  expiresAtMs: number | null = null,
-): Promise<SealedProof[]> {
-  const identifiedProofs = await mapInSlices(proofs, (proof) => ({ proof, y: computeY(proof) }));
-  return await Promise.all(
-    identifiedProofs.map(async ({ proof, y }) => {
-      const sealed = await sealer.seal(`treasury proof ${y}`, proof);
-      return { y, mintUrl, amountSat: proof.amount, expiresAtMs, sealed };
-    }),
-  );
-}
-
-export async function openProof(sealer: Sealer, { y, sealed }: Pick<SealedProof, 'y' | 'sealed'>) {
-  return (await sealer.open(`treasury proof ${y}`, sealed)) as Proof;
 }
 
 function deriveKey(secret: string, purpose: string, bytes: number): Buffer {
