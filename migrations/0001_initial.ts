@@ -9,6 +9,7 @@ export async function up(db: Kysely<unknown>): Promise<void> {
   await createPurchases(db);
   await createTreasury(db);
   await createZaps(db);
+  await createNotifications(db);
 }
 
 async function createUsernames(db: Kysely<unknown>): Promise<void> {
@@ -261,6 +262,52 @@ async function createZaps(db: Kysely<unknown>): Promise<void> {
       last_attempt_at ${int},
       accepted_at ${int}
     ) ${tableOptions}`.execute(db);
+}
+
+async function createNotifications(db: Kysely<unknown>): Promise<void> {
+  const { int, rowId, tableOptions, updatableTableOptions } = dialectOf(db);
+  await sql`
+    create table notification_channels (
+      id text primary key,
+      pubkey text not null,
+      kind text not null check (kind in ('webhook')),
+      site text not null,
+      sealed_target text not null,
+      min_amount_sat ${int} not null check (min_amount_sat > 0),
+      created_at ${int} not null,
+      next_attempt_at ${int},
+      not_before ${int} not null default 0,
+      last_attempt_at ${int},
+      failing_since ${int},
+      last_error text,
+      last_sent_at ${int},
+      disabled_at ${int}
+    ) ${updatableTableOptions}`.execute(db);
+  await sql`
+    create index notification_channels_by_pubkey on notification_channels (pubkey)`.execute(db);
+  await sql`
+    create index notification_channels_due on notification_channels (next_attempt_at)
+    where next_attempt_at is not null`.execute(db);
+  await sql`
+    create table notifications (
+      ${rowId},
+      channel text not null references notification_channels (id) on delete cascade,
+      quote ${int} not null references quotes (id) on delete cascade,
+      event text not null check (event in ('received', 'deadline', 'last_call', 'collected')),
+      status text not null check (status in ('open', 'sent', 'skipped', 'given_up')),
+      due_at ${int},
+      give_up_at ${int} not null,
+      message_id text,
+      attempts ${int} not null default 0,
+      last_attempt_at ${int},
+      last_result text,
+      unique (quote, channel, event),
+      check ((status = 'open') = (due_at is not null))
+    ) ${tableOptions}`.execute(db);
+  await sql`
+    create index notifications_due on notifications (channel, due_at)
+    where due_at is not null`.execute(db);
+  await sql`create index notifications_to_prune on notifications (give_up_at)`.execute(db);
 }
 
 /** Returns the parts of `create table` that the two databases write differently. */

@@ -151,6 +151,7 @@ function buildConfig(read: ReadSetting) {
     },
     /** Null: with SQLite, the service generates it in the data directory if usernames have a price. */
     treasurySecret: read('TREASURY_SECRET', secretSetting),
+    hasNotifications: read('NOTIFICATIONS', booleanSetting.default(true)),
     allowPrivateNetworks,
     limits: {
       // 200 wallets at one address that poll every 5 s send 2,400; the rest is for CORS preflights and payers.

@@ -149,6 +149,7 @@ const MILESTONE_MESSAGES = {
   receipt_signed: 'zap receipt signed',
   receipt_refused: 'the zap gets no receipt',
   receipt_delivered: 'relay accepted the zap receipt',
+  notified: 'recipient was notified',
 } as const;
 
 export type Milestone = keyof typeof MILESTONE_MESSAGES;

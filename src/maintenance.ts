@@ -3,6 +3,7 @@ import type { Clock } from './clock.ts';
 import type { Db } from './database/transaction.ts';
 import type { Logger } from './log.ts';
 import { pruneUnusedMints } from './mints/mint-store.ts';
+import { pruneNotifications } from './notifications/outbox-store.ts';
 import { pruneQuoteEvents } from './quotes/quote-event-store.ts';
 import { pruneFailedPurchases } from './usernames/purchase-store.ts';
 import {
@@ -15,9 +16,16 @@ import {
 /** Rows per statement. Small, so that no statement holds its locks for long. */
 const BATCH_SIZE = 500;
 
-export function createMaintenanceJob({ db, clock, log }: { db: Db; clock: Clock; log: Logger }) {
+interface MaintenanceOptions {
+  db: Db;
+  hasNotifications: boolean;
+  clock: Clock;
+  log: Logger;
+}
+
+export function createMaintenanceJob({ db, hasNotifications, clock, log }: MaintenanceOptions) {
   return new BackgroundJob({
-    work: (signal) => runMaintenance(db, clock(), signal),
+    work: (signal) => runMaintenance(db, clock(), signal, { hasNotifications }),
     intervalMs: 10 * 60_000,
     onError: (error) =>
       log.warn(
@@ -28,11 +36,17 @@ export function createMaintenanceJob({ db, clock, log }: { db: Db; clock: Clock;
 }
 
 /** Gives up overdue deliveries of zap receipts and deletes old data, in small batches, until the signal aborts. */
-export async function runMaintenance(db: Db, nowMs: number, signal: AbortSignal): Promise<void> {
+export async function runMaintenance(
+  db: Db,
+  nowMs: number,
+  signal: AbortSignal,
+  { hasNotifications }: { hasNotifications: boolean },
+): Promise<void> {
   // Each processes one batch and returns whether more rows may be left.
   for (const processBatch of [
     () => giveUpOverdueDeliveries(db, nowMs, BATCH_SIZE),
     () => pruneQuoteEvents(db, BATCH_SIZE),
+    ...(hasNotifications ? [() => pruneNotifications(db, BATCH_SIZE)] : []),
     () => pruneFailedPurchases(db, BATCH_SIZE),
     () => pruneZapReceipts(db, BATCH_SIZE),
     () => pruneZapRequests(db, BATCH_SIZE),

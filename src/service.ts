@@ -25,6 +25,10 @@ import { createMintsModule } from './mints/mints-module.ts';
 import { createEgress, type Egress } from './net/egress.ts';
 import type { FetchLimits } from './net/limits.ts';
 import {
+  createNotificationsModule,
+  recordNotifications,
+} from './notifications/notifications-module.ts';
+import {
   decodeQuoteAnnouncements,
   decodeQuoteUpdates,
   NEW_QUOTES_CHANNEL,
@@ -86,6 +90,7 @@ async function start(parts: ServiceParts) {
   publicOrigins.setListeningPort(Number(new URL(url).port));
   await watcher.start();
   parts.zaps.receiptDispatcher.start();
+  parts.notifications?.dispatcher.start();
   parts.maintenance.start();
   parts.fiatRates?.job.start();
   parts.usernames.start();
@@ -145,13 +150,22 @@ async function stop(parts: ServiceParts, stopDelayMs: number): Promise<void> {
         await mints.close();
       },
     },
-    { name: 'zap receipts', deadlineMs: 1_000, stop: () => zaps.receiptDispatcher.stop() },
+    {
+      name: 'outboxes',
+      deadlineMs: 1_000,
+      stop: () =>
+        Promise.all([zaps.receiptDispatcher.stop(), parts.notifications?.dispatcher.stop()]),
+    },
     {
       name: 'watcher',
       deadlineMs: 1_000,
       stop: () => Promise.all([quotes.announcer.stop(), watcherStopped]),
     },
-    { name: 'notifications', deadlineMs: 500, stop: () => started.notifications?.close() },
+    {
+      name: 'database notifications',
+      deadlineMs: 500,
+      stop: () => started.notifications?.close(),
+    },
     { name: 'quote updates', deadlineMs: 500, stop: () => quotes.updateSender.stop() },
     { name: 'purchases', deadlineMs: 500, stop: () => parts.usernames.stop() },
     {
@@ -246,6 +260,7 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
     ...shared,
     mints,
     zaps: zaps.receiptSigning,
+    recordNotifications: config.hasNotifications ? recordNotifications : null,
     operatorRange: { minMsat: config.minSendableMsat, maxMsat: config.maxSendableMsat },
     limits,
     secret: jwtSecret,
@@ -274,7 +289,17 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
     mints,
     allowHttpMints: allowPrivateNetworks,
   });
-  const maintenance = createMaintenanceJob(shared);
+  const notifications =
+    config.hasNotifications && usernames.sealer !== null
+      ? createNotificationsModule({
+          ...shared,
+          sealer: usernames.sealer,
+          onSent: (outcome) => metrics?.recordNotification(outcome),
+          allowPrivateNetworks,
+          egress,
+        })
+      : null;
+  const maintenance = createMaintenanceJob({ ...shared, hasNotifications: notifications !== null });
   const { fiatRateUrl, fiatCurrencies = [] } = config.web ?? {};
   const fiatRates =
     fiatRateUrl === undefined
@@ -306,6 +331,7 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
       hasZaps: config.zaps.secretKey !== null,
       subscribers: quotes.subscribers,
       usernames: usernames.context,
+      notifications: notifications?.context ?? null,
       recipientRelays: zaps.recipientRelays,
       profiles: config.web?.hasProfiles ? zaps.profiles : null,
       fiatRates,
@@ -327,7 +353,7 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
     ...shared,
     readiness,
     getUntrustedProxy,
-    readCounts: () => readDatabaseCounts(db, processId, clock()),
+    readCounts: () => readDatabaseCounts(db, processId, clock(), notifications !== null),
     readFreeDiskBytes: database.readFreeDiskBytes,
     poolStats: database.poolStats,
     quoteSockets: http.quoteSockets,
@@ -351,6 +377,7 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
     watcher,
     recipients,
     usernames,
+    notifications,
     maintenance,
     fiatRates,
     readiness,

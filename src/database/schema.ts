@@ -9,6 +9,14 @@ export type QuoteState = 'UNPAID' | 'EXPIRED' | 'INFLIGHT' | 'PAID' | 'ISSUED';
  */
 type UsernameStatus = 'in_use' | 'pending' | 'released' | 'reserved';
 
+export type ChannelKind = 'webhook';
+
+/** `deadline`: half of the time to collect a payment is left. `last_call`: ten minutes are left. */
+export type NotificationEvent = 'received' | 'deadline' | 'last_call' | 'collected';
+
+/** `skipped`: not needed any more. `given_up`: the channel did not work until `give_up_at`. */
+export type NotificationStatus = 'open' | 'sent' | 'skipped' | 'given_up';
+
 /** The tables, which `migrations/` creates. Times are milliseconds since 1970. Hashes, keys and event ids are hex. */
 export interface DatabaseSchema {
   users: {
@@ -185,5 +193,45 @@ export interface DatabaseSchema {
     last_error: string | null;
     last_attempt_at: number | null;
     accepted_at: number | null;
+  };
+  /** Where recipients want to be notified of payments. */
+  notification_channels: {
+    id: string;
+    pubkey: string;
+    kind: ChannelKind;
+    /** Of the host that receives the messages (`getSite`). */
+    site: string;
+    /** The URL and the secret, encrypted. */
+    sealed_target: string;
+    /** Smaller payments cause no notification. */
+    min_amount_sat: number;
+    created_at: number;
+    /** When the next notification is due, or the end of a claim; null if there is none. */
+    next_attempt_at: number | null;
+    /** Until then nothing is sent: a backoff, the pause after a message, or a claim. */
+    not_before: Generated<number>;
+    last_attempt_at: number | null;
+    failing_since: number | null;
+    last_error: string | null;
+    last_sent_at: number | null;
+    /** When the service stopped using the channel, because it had failed for a week or is gone. */
+    disabled_at: number | null;
+  };
+  /** The outbox of notifications: one row per payment, event and channel. */
+  notifications: {
+    id: Generated<number>;
+    channel: string;
+    /** `quotes.id`. */
+    quote: number;
+    event: NotificationEvent;
+    status: NotificationStatus;
+    /** Null unless open. */
+    due_at: number | null;
+    give_up_at: number;
+    /** Of the message that contains this notification; null until it is first sent. */
+    message_id: string | null;
+    attempts: Generated<number>;
+    last_attempt_at: number | null;
+    last_result: string | null;
   };
 }

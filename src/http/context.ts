@@ -6,6 +6,7 @@ import type { Logger } from '../log.ts';
 import type { MintInfoCache } from '../mints/mint-info-cache.ts';
 import type { MintPolicy } from '../mints/mint-policy.ts';
 import type { EventVerifier } from '../nostr/events.ts';
+import type { NotificationContext } from '../notifications/notification-context.ts';
 import type { InvoiceContext } from '../quotes/issue-invoice.ts';
 import type { QuoteSubscribers } from '../quotes/update-sender.ts';
 import type { RecipientDirectory } from '../recipients/recipient-directory.ts';
@@ -41,6 +42,8 @@ export interface HttpContext {
   hasZaps: boolean;
   subscribers: QuoteSubscribers;
   usernames: UsernameContext;
+  /** Null if the service sends no notifications: `NOTIFICATIONS=false`, or no treasury secret. */
+  notifications: NotificationContext | null;
   recipientRelays: RelayListCache;
   /** Null if pages show no profiles. */
   profiles: ProfileCache | null;

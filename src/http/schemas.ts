@@ -73,6 +73,7 @@ const ERROR_DESCRIPTIONS = {
     description: 'The authorization is missing, invalid or expired.',
     headers: { 'WWW-Authenticate': { type: 'string', description: 'The supported schemes.' } },
   },
+  404: { description: 'This server does not offer it.' },
   413: { description: 'The body is too large.' },
   429: {
     description: 'Rate limit exceeded. Retry after the time in `Retry-After`.',

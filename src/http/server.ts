@@ -110,7 +110,7 @@ export async function createServer(
   await app.register(async (scope) => {
     await scope.register(cors, {
       origin: '*',
-      methods: ['GET', 'HEAD', 'POST', 'PATCH', 'OPTIONS'],
+      methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'OPTIONS'],
       // `allowedHeaders` is not set, so preflights allow any header, for example those of tracing libraries.
       maxAge: 86_400,
       strictPreflight: false,

@@ -2,16 +2,23 @@ import { sql } from 'kysely';
 import type { QuoteState } from '../database/schema.ts';
 import { isSqlite } from '../database/sql.ts';
 import type { Db } from '../database/transaction.ts';
+import { findEarliestDueNotification } from '../notifications/outbox-store.ts';
 import { COLLECT_BY } from '../quotes/collect-deadline-store.ts';
 
 export type DatabaseCounts = Awaited<ReturnType<typeof readDatabaseCounts>>;
 
 /** Runs one query after another, so that only one connection is in use. */
-export async function readDatabaseCounts(db: Db, processId: string, nowMs: number) {
+export async function readDatabaseCounts(
+  db: Db,
+  processId: string,
+  nowMs: number,
+  hasNotifications: boolean,
+) {
   return {
     watchedQuotes: await countWatchedQuotes(db, processId, nowMs),
     outboxes: await countPendingDeliveries(db),
     purchases: await countPurchases(db),
+    notificationsDueAtMs: hasNotifications ? await findEarliestDueNotification(db) : null,
     ...(await readSizeAndUserCount(db)),
   };
 }

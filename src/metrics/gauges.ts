@@ -57,6 +57,7 @@ const GAUGES = {
   mint_limited: ['Whether a mint limits requests; of `other`, how many do.', 'mint', 'route'],
   zap_outbox_deliveries: ['Pending zap receipt deliveries, in the whole database.', 'relay'],
   zap_outbox_overdue_seconds: ['How long the oldest receipt of ZAP_RELAYS is overdue.', 'relay'],
+  notifications_overdue_seconds: ['How long the oldest due notification has waited.'],
   username_purchases: ['Username purchases, in the whole database.', 'state'],
   username_purchase_oldest_open_age_seconds: ['Age of the oldest open purchase.'],
 } as const;
@@ -222,6 +223,7 @@ export class MetricGauges {
         const outbox = counts?.outboxes.find(({ relayUrl }) => relayUrl === relay);
         return sample({ relay }, secondsSince(outbox?.earliestDueAtMs));
       }),
+      notifications_overdue_seconds: secondsSince(counts?.notificationsDueAtMs),
       username_purchases: toStateSamples(counts?.purchases.byState ?? null),
       username_purchase_oldest_open_age_seconds: secondsSince(counts?.purchases.oldestOpenAtMs),
     };

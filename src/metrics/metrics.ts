@@ -2,6 +2,7 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom
 import type { MintPolicy } from '../mints/mint-policy.ts';
 import type { FinishedMintRequest, MintRoute } from '../mints/mint-rate-limiter.ts';
 import type { ObservedState } from '../mints/quote-responses.ts';
+import type { DeliveryResult } from '../notifications/delivery-policy.ts';
 import type { ObservationSource, RecordedQuote } from '../quotes/decide-observation.ts';
 import type { InvoiceOutcome } from '../quotes/issue-invoice.ts';
 import { type GaugeSources, MetricGauges, OTHER_LABEL, toUrlLabel } from './gauges.ts';
@@ -10,7 +11,14 @@ const DURATION_BUCKETS_SECONDS = [
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
 ];
 
-const LABELLED_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PATCH', 'OPTIONS']);
+const LABELLED_METHODS: ReadonlySet<string> = new Set([
+  'GET',
+  'HEAD',
+  'POST',
+  'PUT',
+  'PATCH',
+  'OPTIONS',
+]);
 
 const INVOICE_OUTCOMES: readonly InvoiceOutcome['outcome'][] = [
   'issued',
@@ -97,6 +105,10 @@ export class Metrics {
     }
   }
 
+  recordNotification(outcome: DeliveryResult['outcome']): void {
+    this.#metrics.notifications.inc({ channel: 'webhook', outcome });
+  }
+
   recordNetworkThreadStop(): void {
     this.#metrics.networkThreadStops.inc();
   }
@@ -146,6 +158,7 @@ function createMetrics(registry: Registry) {
     mintRequests: counter('mint_requests', 'Requests to mints.', 'mint', 'route', 'outcome'),
     mintSeconds: histogram('mint_request', 'Including failures.', 'mint', 'route'),
     networkThreadStops: counter('network_thread_stops', 'How often it was blocked or died.'),
+    notifications: counter('notifications', 'Attempts to send one.', 'channel', 'outcome'),
     quoteChanges: counter('quote_changes', 'Recorded changes of quotes.', 'state', 'source'),
   };
 }

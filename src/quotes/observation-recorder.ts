@@ -34,8 +34,24 @@ export interface RecordingContext {
     /** Called after the commit. */
     onReceiptsCreated: (relayUrls: readonly string[]) => void;
   } | null;
+  /** Adds what the recipients are notified of to the outbox, in the same transaction. Null: switched off. */
+  recordNotifications:
+    | ((tx: Tx, changes: readonly NotifiedChange[], nowMs: number) => Promise<void>)
+    | null;
   clock: Clock;
   log: Logger;
+}
+
+/** What recipients are notified of. Times in milliseconds since 1970. */
+export interface NotifiedChange {
+  quoteRowId: number;
+  pubkey: string;
+  amountSat: number;
+  isNewPayment: boolean;
+  isCollected: boolean;
+  /** When the payment is listed. */
+  paidAtMs: number;
+  expiresAtMs: number;
 }
 
 /** Signs and stores the zap receipts of payments at one mint, in the transaction that records the payments. */
@@ -93,7 +109,7 @@ export async function recordObservations(
 
 /** Locks the rows of recipients before those of quotes, both in a fixed order, to avoid deadlocks. */
 async function recordInTransaction(
-  { zaps, clock }: RecordingContext,
+  { zaps, recordNotifications, clock }: RecordingContext,
   tx: Tx,
   mintUrl: string,
   observations: readonly SourcedObservation[],
@@ -142,6 +158,7 @@ async function recordInTransaction(
     zaps === null || payments.length === 0
       ? { signed: [], refused: [] }
       : await zaps.signReceipts(tx, mintUrl, payments, nowMs);
+  await recordNotifications?.(tx, decisions.flatMap(toNotifiedChange), nowMs);
   const updates = decisions.flatMap(({ quote, paidAtMs, hasStateChanged }) => {
     const { id, pubkey, quoteId } = quote;
     // If a wallet has already read the current second, the payment is listed when the next one begins (ADR 40).
@@ -150,6 +167,16 @@ async function recordInTransaction(
   });
   await notify(tx, QUOTE_UPDATES_CHANNEL, encodePayloads(updates));
   return { decisions, receipts };
+}
+
+function toNotifiedChange(decision: Decision): NotifiedChange[] {
+  const { quote, outcome, state, paidAtMs, hasStateChanged } = decision;
+  const isNewPayment = outcome === 'payment_received';
+  const isCollected = hasStateChanged && state === 'ISSUED';
+  const { id: quoteRowId, pubkey, amountSat, expiresAtMs } = quote;
+  return paidAtMs !== null && (isNewPayment || isCollected)
+    ? [{ quoteRowId, pubkey, amountSat, isNewPayment, isCollected, paidAtMs, expiresAtMs }]
+    : [];
 }
 
 function logDecisions(

@@ -8,19 +8,28 @@ import { QuoteSubscribers, UpdateSender } from './update-sender.ts';
 /** The context of invoices, without what this module adds to it, and the options of the other parts. */
 interface QuotesOptions extends Omit<InvoiceContext, 'admission' | 'storeQuote'> {
   zaps: RecordingContext['zaps'];
+  recordNotifications: RecordingContext['recordNotifications'];
   limits: InvoiceLimits & { maxSocketsPerPubkey: number };
   /** The key for hashing addresses is derived from this secret. */
   secret: string;
 }
 
-export function createQuotesModule({ zaps, limits, secret, ...context }: QuotesOptions) {
+export function createQuotesModule(options: QuotesOptions) {
+  const { zaps, recordNotifications, limits, secret, ...context } = options;
   const { db, mints, clock, monotonicMs, log } = context;
   const { anomalies, watchBudget } = mints;
   const admission = new InvoiceAdmission({ db, watchBudget, limits, secret, clock, monotonicMs });
   const subscribers = new QuoteSubscribers(limits.maxSocketsPerPubkey);
   const storeQuote = createQuoteWriter(db);
   const invoiceContext: InvoiceContext = { ...context, admission, storeQuote };
-  const recordingContext: RecordingContext = { db, anomalies, zaps, clock, log };
+  const recordingContext: RecordingContext = {
+    db,
+    anomalies,
+    zaps,
+    recordNotifications,
+    clock,
+    log,
+  };
   return {
     invoiceContext,
     recordingContext,

@@ -17,6 +17,7 @@ import { activateTreasuryKey } from './treasury-store.ts';
 interface TreasurySettings {
   treasurySecret: string | null;
   usernames: Pick<UsernamePolicy, 'priceSat' | 'graceMs'>;
+  hasNotifications?: boolean;
   database: { kind: 'sqlite'; dataDir: string } | { kind: 'postgres' };
 }
 
@@ -39,7 +40,7 @@ export async function createUsernamesModule(
   },
 ) {
   const { settings, db, mints, allowHttpMints, clock, monotonicMs, log } = options;
-  await prepareTreasurySecret(settings, db);
+  const sealer = await prepareTreasurySecret(settings, db);
   const purchases = createPurchaseContext(options);
   const { usernames: policy } = settings;
   const { infoCache: mintInfoCache } = mints;
@@ -61,7 +62,7 @@ export async function createUsernamesModule(
       );
     },
   });
-  return { context, start: () => recovery.start(), stop: () => recovery.stop() };
+  return { context, sealer, start: () => recovery.start(), stop: () => recovery.stop() };
 }
 
 /** Returns null if there is no treasury secret, which selling usernames requires. */
@@ -96,18 +97,22 @@ function findTreasurySecret({ treasurySecret, database }: TreasurySettings): str
     : treasurySecret;
 }
 
-/** Checks that the secret opens the stored ecash. With SQLite, generates a secret when usernames first have a price. */
-async function prepareTreasurySecret(settings: TreasurySettings, db: Db): Promise<void> {
-  const { usernames, database } = settings;
+/**
+ * Checks that the secret opens what was sealed with it. With SQLite, generates a secret if usernames have a price or
+ * recipients may be notified. Returns null if there is none.
+ */
+async function prepareTreasurySecret(settings: TreasurySettings, db: Db): Promise<Sealer | null> {
+  const { usernames, hasNotifications, database } = settings;
   let sealer = createTreasurySealer(settings);
   const problem = await findTreasuryProblem(sealer, db);
   if (problem !== null) {
     throw new OperatorError(problem);
   }
-  if (sealer === null && database.kind === 'sqlite' && usernames.priceSat) {
+  if (sealer === null && database.kind === 'sqlite' && (usernames.priceSat || hasNotifications)) {
     sealer = new Sealer(loadOrGenerateSecret(database.dataDir, 'treasury-secret'));
   }
   if (sealer !== null && !(await activateTreasuryKey(db, sealer.keyId))) {
     throw new OperatorError('TREASURY_SECRET: another process sealed ecash with another secret.');
   }
+  return sealer;
 }

@@ -12,6 +12,7 @@ import { Sealer } from '../../src/sealer.ts';
 import { startService } from '../../src/service.ts';
 import { activateTreasuryKey, addTreasuryProofs } from '../../src/usernames/treasury-store.ts';
 import { createDataDir } from '../helpers/database/test-database.ts';
+import { RecipientClient } from '../helpers/recipients/recipient-client.ts';
 import { runNutpostCommand } from '../helpers/service/nutpost-process.ts';
 import { TEST_TREASURY_SECRET } from '../helpers/service/test-environment.ts';
 
@@ -79,6 +80,25 @@ it('warns of ecash that expires within a month', async () => {
     message: expect.stringMatching(/: 16 sat at https:\/\/mint\.example expire .* \(in 3 days\)$/),
     advice: expect.stringContaining('nutpost treasury withdraw'),
   });
+});
+
+it('warns of webhooks that were encrypted with another secret', async () => {
+  const { dataDir, remove } = await createDataDir();
+  onTestFinished(remove);
+  const env = { PORT: '0', DATA_DIR: dataDir, TREASURY_SECRET: TEST_TREASURY_SECRET };
+  const service = await startService(readConfig({ ...DEFAULTS, ...env }));
+  const channels = [{ kind: 'webhook', url: 'https://shop.example/' }];
+  const wallet = new RecipientClient(service.publicOrigin);
+  expect((await wallet.send('PUT', '/api/v2/user/notifications', { channels })).status).toBe(200);
+  await service.stop();
+  const listWarnings = async (secret: string) =>
+    (await diagnose({ ...env, TREASURY_SECRET: secret })).filter(
+      ({ check }) => check === 'settings.notifications',
+    );
+  expect(await listWarnings(TEST_TREASURY_SECRET)).toEqual([]);
+  expect(await listWarnings(`${TEST_TREASURY_SECRET}, changed`)).toMatchObject([
+    { level: 'warning', message: expect.stringContaining('another TREASURY_SECRET') },
+  ]);
 });
 
 it('shows in `nutpost treasury` the ecash that the treasury secret cannot open', async () => {

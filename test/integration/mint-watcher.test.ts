@@ -89,6 +89,7 @@ function createWatcher(
         },
         onReceiptsCreated: () => undefined,
       },
+      recordNotifications: null,
       clock: Date.now,
       log,
     },

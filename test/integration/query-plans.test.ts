@@ -8,6 +8,19 @@ import {
   readSizeAndUserCount,
 } from '../../src/metrics/database-counts-store.ts';
 import { pruneUnusedMints } from '../../src/mints/mint-store.ts';
+import { findChannel, listChannels } from '../../src/notifications/channel-store.ts';
+import {
+  addNotifications,
+  claimDueChannels,
+  findEarliestDueNotification,
+  listDueNotifications,
+  listNotificationsOfQuote,
+  lockChannels,
+  pruneNotifications,
+  recordMessage,
+  releaseChannel,
+  saveNotificationChanges,
+} from '../../src/notifications/outbox-store.ts';
 import { resetSequencesAndAnalyze } from '../../src/operator/archive/archive-store.ts';
 import { findTracedQuotes, searchQuotes } from '../../src/operator/trace/trace-store.ts';
 import { countOpenInvoices } from '../../src/quotes/open-invoice-store.ts';
@@ -65,7 +78,18 @@ const RELAY_URL = 'wss://relay.example';
  * contains only pending deliveries.
  */
 const FULL_SCAN =
-  /^SCAN (quotes|users|usernames|mints|quote_events|earlier|zap_receipts|zap_receipt_deliveries|delivery)\b(?! .* zap_receipt_deliveries_due)/;
+  /^SCAN (quotes|users|usernames|mints|quote_events|earlier|zap_receipts|zap_receipt_deliveries|delivery|notification_channels|notifications)\b(?! .* zap_receipt_deliveries_due)/;
+
+const SENT_MESSAGE = {
+  notificationIds: [1],
+  isDelivered: false,
+  result: 'HTTP 500',
+  nowMs: 1,
+  notBeforeMs: 2,
+  failingSinceMs: 1,
+  lastError: 'HTTP 500',
+  isDisabled: true,
+};
 
 type StoreCall = (tx: Tx) => Promise<unknown>;
 
@@ -100,6 +124,28 @@ const CALLS: [name: string, call: StoreCall][] = [
   ],
   ['finds listed quotes by id', (tx) => findListedQuotes(tx, pubkey, quoteIds, 1)],
   ['adds up payments', (tx) => summarisePaidQuotes(tx, pubkey, 2_000, 1)],
+  ['locks the channels of recipients', (tx) => lockChannels(tx, [pubkey])],
+  [
+    'adds notifications',
+    (tx) =>
+      addNotifications(tx, [
+        { channel: 'channel', quoteRowId: 1, eventType: 'received', dueAtMs: 1, giveUpAtMs: 2 },
+      ]),
+  ],
+  ['claims channels', (tx) => claimDueChannels(tx, 1, { limit: 10, busySites: ['shop.example'] })],
+  ['lists due notifications', (tx) => listDueNotifications(tx, 'channel', 1)],
+  [
+    'saves changes of notifications',
+    (tx) =>
+      saveNotificationChanges(tx, [{ id: 1, status: 'open', dueAtMs: 1, messageId: 'message' }]),
+  ],
+  ['records a message', (tx) => recordMessage(tx, 'channel', SENT_MESSAGE)],
+  ['releases a channel', (tx) => releaseChannel(tx, 'channel', 1)],
+  ['finds a channel', (tx) => findChannel(tx, pubkey, 'channel')],
+  ['finds the earliest due notification', (tx) => findEarliestDueNotification(tx)],
+  ['lists the channels of a recipient', (tx) => listChannels(tx, pubkey)],
+  ['lists the notifications of a payment', (tx) => listNotificationsOfQuote(tx, 1)],
+  ['deletes old notifications', (tx) => pruneNotifications(tx, 1_000)],
   ['finds an invoice by its verify token', (tx) => findQuoteByVerifyToken(tx, 'token')],
   ['lists watched mints', (tx) => listWatchedMints(tx)],
   ['lists new quotes', (tx) => listWatchedAfter(tx, QUOTE_COUNT - 10, 1_000)],
@@ -201,6 +247,10 @@ async function insertUsersAndQuotes({ db }: Database): Promise<void> {
   await sql`
     insert into quote_events (quote, at, kind, detail)
     ${numbers(QUOTE_COUNT)} select n, n, 'state', '{}' from numbers
+  `.execute(db);
+  await sql`
+    insert into notification_channels (id, pubkey, kind, site, sealed_target, min_amount_sat, created_at)
+    values ('channel', ${pubkey}, 'webhook', 'shop.example', 'sealed', 1, 1)
   `.execute(db);
 }
 

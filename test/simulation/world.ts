@@ -150,6 +150,7 @@ export class World {
       JWT_SECRET: 'the secret of the simulation, of more than 32 letters',
       STOP_DELAY_SECONDS: '0',
       WEB_PAGES: 'false',
+      NOTIFICATIONS: 'false',
     };
     this.instances = Array.from(
       { length: scenario.instances },

@@ -16,6 +16,8 @@ export const ARCHIVE_TABLES = [
   'quote_events',
   'zap_receipts',
   'zap_receipt_deliveries',
+  'notification_channels',
+  'notifications',
   'username_purchases',
   'username_purchase_proofs',
   'treasury_key',

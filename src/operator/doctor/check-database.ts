@@ -15,6 +15,8 @@ import {
 } from '../../database/database.ts';
 import { type Db, notify, transaction } from '../../database/transaction.ts';
 import { OperatorError, rootCauseMessage } from '../../errors.ts';
+import { findNewestChannel } from '../../notifications/channel-store.ts';
+import { sealContext } from '../../notifications/webhook.ts';
 import { findTreasuryProblem } from '../../usernames/treasury.ts';
 import { createTreasurySealer } from '../../usernames/usernames-module.ts';
 import { waitAtMost } from '../../wait-at-most.ts';
@@ -98,8 +100,33 @@ async function checkTables(config: Config, db: Db): Promise<DatabaseReport> {
       }
     };
     findings.push(...(await findStartFailure('settings.treasury_secret', assertTreasurySecret)));
+    findings.push(...(await checkWebhookSecrets(config, db)));
   }
   return { findings, serviceState };
+}
+
+/** Checks that the service can send webhooks, whose URLs and secrets are encrypted. */
+async function checkWebhookSecrets(config: Config, db: Db): Promise<Finding[]> {
+  const sealer = createTreasurySealer(config);
+  // With SQLite, the service generates the secret.
+  if (!config.hasNotifications || (sealer === null && config.database.kind === 'sqlite')) {
+    return [];
+  }
+  if (sealer === null) {
+    const text = 'Recipients cannot add webhooks, because TREASURY_SECRET is not set';
+    return [warning('settings.notifications', text, 'Set it, or NOTIFICATIONS=false.')];
+  }
+  const newest = await findNewestChannel(db);
+  try {
+    if (newest !== undefined) {
+      await sealer.open(sealContext(newest.id), newest.sealedTarget);
+    }
+    return [];
+  } catch {
+    const text = 'Webhooks are not sent, because they were added with another TREASURY_SECRET';
+    const advice = 'Set the previous secret, or ask their recipients to add them again.';
+    return [warning('settings.notifications', text, advice)];
+  }
 }
 
 async function checkPostgres(location: PostgresLocation, database: Database): Promise<Finding[]> {

@@ -1,6 +1,7 @@
 import { parseArgs } from 'node:util';
 import { HISTORY_RETENTION_DAYS, HISTORY_RETENTION_MS } from '../../limits.ts';
 import { ISSUING_VERSIONS } from '../../mints/issue-after-expiry.ts';
+import type { TracedNotification } from '../../notifications/outbox-store.ts';
 import type { QuoteEvent, ReceiptRefusal } from '../../quotes/quote-event-store.ts';
 import type { TracedDelivery } from '../../zaps/zap-receipt-store.ts';
 import {
@@ -146,6 +147,13 @@ function paymentToLines(payment: PaymentTrace, nowMs: number): string[] {
     ...(isZap || events.some(({ kind }) => kind === 'receipt_refused')
       ? ['', ...receiptToLines(payment, nowMs)]
       : []),
+    ...(payment.notifications.length === 0
+      ? []
+      : [
+          '',
+          'Notifications',
+          ...payment.notifications.map((each) => `  ${notificationToText(each, nowMs)}`),
+        ]),
   ];
 }
 
@@ -297,6 +305,24 @@ function missingReceiptToText({ paidAtMs, events }: PaymentTrace, nowMs: number)
   return nowMs - paidAtMs > HISTORY_RETENTION_MS
     ? HISTORY_LIMIT_TEXT
     : 'None was created: ZAP_SECRET_KEY was not set, or the log has the reason.';
+}
+
+const NOTIFICATION_STATUS_TEXTS = {
+  open: 'not delivered yet',
+  sent: 'delivered',
+  skipped: 'not needed',
+  given_up: 'given up',
+};
+
+function notificationToText(notification: TracedNotification, nowMs: number): string {
+  const { kind, site, event, status, attempts, lastAttemptAtMs, lastResult } = notification;
+  const attemptsText =
+    lastAttemptAtMs === null
+      ? ''
+      : ` after ${formatCount(attempts, 'attempt')}, the last at ${formatTimeWithDistance(lastAttemptAtMs, nowMs)}`;
+  const dueAtMs = Math.max(notification.dueAtMs ?? 0, notification.notBeforeMs);
+  const dueText = status === 'open' ? `; due ${formatTimeWithDistance(dueAtMs, nowMs)}` : '';
+  return `${event}, ${kind} to ${site}: ${NOTIFICATION_STATUS_TEXTS[status]}${attemptsText}${formatReason(lastResult)}${dueText}`;
 }
 
 const DELIVERY_STATE_TEXTS = {

@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto';
 import type { QuoteState } from '../../database/schema.ts';
 import { findMintHealth, loadMintInfo } from '../../mints/mint-store.ts';
+import { listNotificationsOfQuote } from '../../notifications/outbox-store.ts';
 import { listQuoteEvents } from '../../quotes/quote-event-store.ts';
 import { findUserByName, findUserByPubkey } from '../../recipients/user-store.ts';
 import { findReceiptOfQuote } from '../../zaps/zap-receipt-store.ts';
@@ -97,6 +98,7 @@ async function traceQuote({ db, reveal }: TraceContext, quote: TracedQuote, nowM
     leaseHolder: isWatched ? await findMintLeaseHolder(db, mintUrl) : null,
     mintHealth: isWatched ? await findMintHealth(db, mintUrl) : null,
     mintVersion: (await loadMintInfo(db, mintUrl))?.version ?? null,
+    notifications: await listNotificationsOfQuote(db, id),
     receipt: isZap ? await findReceiptOfQuote(db, id) : null,
   };
 }

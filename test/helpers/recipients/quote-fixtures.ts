@@ -106,9 +106,10 @@ export function createObservationRecorder(
     log = createLogger('silent'),
     anomalies = new MintAnomalyCounter(log) as Pick<MintAnomalyCounter, 'count'>,
     zaps = null as RecordingContext['zaps'],
+    recordNotifications = null as RecordingContext['recordNotifications'],
   } = {},
 ) {
-  const context = { db, anomalies, zaps, clock, log };
+  const context = { db, anomalies, zaps, recordNotifications, clock, log };
   return {
     record: (mintUrl: string, observations: readonly SourcedObservation[]) =>
       recordObservations(context, mintUrl, observations),

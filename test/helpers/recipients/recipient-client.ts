@@ -61,7 +61,7 @@ export class RecipientClient {
   }
 
   send(
-    method: 'PATCH' | 'POST',
+    method: 'PATCH' | 'POST' | 'PUT',
     path: string,
     body: unknown,
     {

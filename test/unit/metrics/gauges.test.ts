@@ -84,7 +84,14 @@ function createScraper({
         throw new Error('unavailable');
       }
       const purchases = { byState: { open: 0, completed: 0, failed: 0 }, oldestOpenAtMs: null };
-      return { watchedQuotes, outboxes: [], purchases, databaseBytes: 0, userCount: 0 };
+      return {
+        watchedQuotes,
+        outboxes: [],
+        purchases,
+        notificationsDueAtMs: null,
+        databaseBytes: 0,
+        userCount: 0,
+      };
     },
     readFreeDiskBytes: async () => null,
     poolStats: () => null,

@@ -1,0 +1,126 @@
+import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
+import { z } from 'zod';
+import { toUnixSeconds } from '../../clock.ts';
+import { listChannels, type NotificationChannel } from '../../notifications/channel-store.ts';
+import type { NotificationContext } from '../../notifications/notification-context.ts';
+import { replaceChannels, sendTestMessage } from '../../notifications/notification-settings.ts';
+import {
+  apiErrors,
+  jsonBody,
+  nonNegativeInteger,
+  success,
+  successEnvelope,
+  unixSeconds,
+} from '../schemas.ts';
+
+const channelSchema = z
+  .object({
+    id: z.string(),
+    kind: z.enum(['webhook']).describe('Later versions may add kinds.'),
+    site: z.string().describe('The site that receives it, such as `example.com`.'),
+    minAmount: nonNegativeInteger.describe('Sats. Smaller payments cause no notification.'),
+    createdAt: unixSeconds,
+    sentAt: unixSeconds.optional().describe('When the last notification was delivered.'),
+    failingSince: unixSeconds.optional(),
+    problem: z.string().optional().describe('Why the last attempt failed. For people.'),
+    disabledAt: unixSeconds
+      .optional()
+      .describe('The service no longer uses the channel: it failed for a week, or is gone.'),
+    secret: z
+      .string()
+      .optional()
+      .describe('Of a new webhook, in this response only. Verifies its signatures.'),
+  })
+  .meta({ id: 'NotificationChannel', description: 'Where a user is notified.' });
+
+const channelsResponse = successEnvelope(z.object({ channels: z.array(channelSchema) })).meta({
+  description: 'The user’s channels, the oldest first.',
+});
+
+const minAmount = z
+  .number({ error: 'must be a whole number of sats, at least 1' })
+  .int()
+  .min(1)
+  .max(Number.MAX_SAFE_INTEGER)
+  .default(1)
+  .meta({ type: 'integer', default: 1 });
+
+const wantedChannel = z.union([
+  z.object({ id: z.string().describe('An existing channel.'), minAmount }),
+  z.object({ kind: z.literal('webhook'), url: z.string(), minAmount }),
+]);
+
+const getSchema = {
+  operationId: 'getNotifications',
+  summary: 'Get the user’s notification channels',
+  response: { 200: channelsResponse, ...apiErrors(401, 404, 500, 503) },
+};
+
+const replaceSchema = {
+  operationId: 'replaceNotifications',
+  summary: 'Change the user’s notification channels',
+  description:
+    'Replaces the list: keeps the channels whose ids are given, adds new ones, and deletes all others. ' +
+    'Webhooks are signed (Standard Webhooks).',
+  body: jsonBody({ channels: z.array(wantedChannel).max(20) }),
+  response: { 200: channelsResponse, ...apiErrors(400, 401, 404, 413, 500, 503) },
+};
+
+const testSchema = {
+  operationId: 'testNotification',
+  summary: 'Send a test notification',
+  body: jsonBody({ id: z.string({ error: 'must be the id of a channel' }) }),
+  response: {
+    200: successEnvelope(
+      z.object({
+        problem: z.string().optional().describe('Why it was not delivered. For people.'),
+      }),
+    ).meta({ description: 'Whether the channel accepted the notification.' }),
+    ...apiErrors(400, 401, 404, 413, 500, 503),
+  },
+};
+
+/** Registered only if the service sends notifications. */
+export const notificationRoutes: FastifyPluginAsyncZod<NotificationContext> = async (
+  app,
+  context,
+) => {
+  const path = '/api/v2/user/notifications';
+  const config = { rateLimitCategory: 'settingChanges' } as const;
+  app.get(path, { schema: getSchema }, async ({ pubkey }) => {
+    const channels = await listChannels(context.db, pubkey);
+    return success({ channels: channels.map((channel) => renderChannel(channel)) });
+  });
+
+  app.put(path, { schema: replaceSchema, config }, async ({ pubkey, body }) => {
+    const { channels, secrets } = await replaceChannels(context, pubkey, body.channels);
+    return success({
+      channels: channels.map((channel) => renderChannel(channel, secrets.get(channel.id))),
+    });
+  });
+
+  app.post(`${path}/test`, { schema: testSchema, config }, async ({ pubkey, body }) => {
+    const problem = await sendTestMessage(context, pubkey, body.id);
+    return success({ problem: problem ?? undefined });
+  });
+};
+
+function renderChannel(
+  channel: NotificationChannel,
+  secret?: string,
+): z.infer<typeof channelSchema> {
+  const toSeconds = (timeMs: number | null) =>
+    timeMs === null ? undefined : toUnixSeconds(timeMs);
+  return {
+    id: channel.id,
+    kind: channel.kind,
+    site: channel.site,
+    minAmount: channel.minAmountSat,
+    createdAt: toUnixSeconds(channel.createdAtMs),
+    sentAt: toSeconds(channel.lastSentAtMs),
+    failingSince: toSeconds(channel.failingSinceMs),
+    problem: channel.lastError ?? undefined,
+    disabledAt: toSeconds(channel.disabledAtMs),
+    secret,
+  };
+}

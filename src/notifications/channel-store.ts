@@ -1,0 +1,78 @@
+import type { Db, Tx } from '../database/transaction.ts';
+
+/** A channel as its owner sees it. */
+export type NotificationChannel = Awaited<ReturnType<typeof listChannels>>[number];
+
+export function listChannels(db: Db, pubkey: string) {
+  return db
+    .selectFrom('notification_channels')
+    .select([
+      'id',
+      'kind',
+      'site',
+      'min_amount_sat as minAmountSat',
+      'created_at as createdAtMs',
+      'last_sent_at as lastSentAtMs',
+      'failing_since as failingSinceMs',
+      'last_error as lastError',
+      'disabled_at as disabledAtMs',
+    ])
+    .where('pubkey', '=', pubkey)
+    .orderBy('created_at')
+    .orderBy('id')
+    .execute();
+}
+
+/** Returns undefined if the key has no such channel. */
+export function findChannel(db: Db, pubkey: string, id: string) {
+  return db
+    .selectFrom('notification_channels')
+    .select(['id', 'site', 'sealed_target as sealedTarget'])
+    .where('id', '=', id)
+    .where('pubkey', '=', pubkey)
+    .executeTakeFirst();
+}
+
+/** For the doctor. Returns undefined if there is no channel. */
+export function findNewestChannel(db: Db) {
+  return db
+    .selectFrom('notification_channels')
+    .select(['id', 'sealed_target as sealedTarget'])
+    .orderBy('created_at', 'desc')
+    .executeTakeFirst();
+}
+
+export interface NewChannel {
+  id: string;
+  pubkey: string;
+  kind: 'webhook';
+  site: string;
+  sealedTarget: string;
+  minAmountSat: number;
+  createdAtMs: number;
+}
+
+export async function addChannel(
+  tx: Tx,
+  { sealedTarget, minAmountSat, createdAtMs, ...columns }: NewChannel,
+): Promise<void> {
+  const row = {
+    ...columns,
+    sealed_target: sealedTarget,
+    min_amount_sat: minAmountSat,
+    created_at: createdAtMs,
+  };
+  await tx.insertInto('notification_channels').values(row).execute();
+}
+
+export async function changeChannel(tx: Tx, id: string, minAmountSat: number): Promise<void> {
+  await tx
+    .updateTable('notification_channels')
+    .set({ min_amount_sat: minAmountSat })
+    .where('id', '=', id)
+    .execute();
+}
+
+export async function deleteChannel(tx: Tx, id: string): Promise<void> {
+  await tx.deleteFrom('notification_channels').where('id', '=', id).execute();
+}

@@ -1,0 +1,70 @@
+import type { HttpResponse } from '../net/http-client.ts';
+import { NOTIFICATION_LIMITS, RETRY_LIMITS } from './limits.ts';
+import type { ChannelUpdate, DueChannel } from './outbox-store.ts';
+
+/** The result of sending a message. `text`: what the server answered, or why it did not. */
+export type DeliveryResult =
+  | { outcome: 'delivered'; text: string }
+  /** A retry may succeed. `retryAfterMs`: what the server asked for, or 0. */
+  | { outcome: 'failed'; text: string; retryAfterMs: number }
+  /** The receiver wants no more messages. */
+  | { outcome: 'gone'; text: string };
+
+/** Reads the response to a webhook (Standard Webhooks). */
+export function toDeliveryResult(response: HttpResponse, nowMs: number): DeliveryResult {
+  if (response.outcome === 'unreachable') {
+    return { outcome: 'failed', text: response.reason, retryAfterMs: 0 };
+  }
+  const { status, headers } = response;
+  const text = `HTTP ${status}`;
+  if (status >= 200 && status < 300) {
+    return { outcome: 'delivered', text };
+  }
+  return status === 410
+    ? { outcome: 'gone', text }
+    : { outcome: 'failed', text, retryAfterMs: parseRetryAfterMs(headers, nowMs) };
+}
+
+/** Seconds, or a date (RFC 9110 section 10.2.3). */
+function parseRetryAfterMs(headers: ReadonlyMap<string, string>, nowMs: number): number {
+  const text = headers.get('retry-after') ?? '';
+  const waitMs = /^\d{1,9}$/.test(text) ? Number(text) * 1_000 : Date.parse(text) - nowMs;
+  return waitMs > 0 ? Math.min(waitMs, RETRY_LIMITS.maxRetryAfterMs) : 0;
+}
+
+/** Computes the state of a channel after a message. @param isBehind whether more is due than fits into a message */
+export function computeChannelUpdate(
+  { failingSinceMs, lastAttemptAtMs }: Pick<DueChannel, 'failingSinceMs' | 'lastAttemptAtMs'>,
+  result: DeliveryResult,
+  { nowMs, isBehind }: { nowMs: number; isBehind: boolean },
+): ChannelUpdate {
+  if (result.outcome === 'delivered') {
+    const pauseMs = isBehind ? 0 : NOTIFICATION_LIMITS.pauseMs;
+    return {
+      notBeforeMs: nowMs + pauseMs,
+      failingSinceMs: null,
+      lastError: null,
+      isDisabled: false,
+    };
+  }
+  const isSameOutage = nowMs - (lastAttemptAtMs ?? 0) <= NOTIFICATION_LIMITS.outageGapMs;
+  const outageStartMs = (isSameOutage ? failingSinceMs : null) ?? nowMs;
+  const failingForMs = nowMs - outageStartMs;
+  const isDisabled =
+    result.outcome === 'gone' || failingForMs >= NOTIFICATION_LIMITS.disableAfterMs;
+  const retryAfterMs = result.outcome === 'failed' ? result.retryAfterMs : 0;
+  return {
+    notBeforeMs: nowMs + Math.max(computeRetryDelayMs(failingForMs), retryAfterMs),
+    failingSinceMs: outageStartMs,
+    lastError: result.text,
+    isDisabled,
+  };
+}
+
+/**
+ * Returns the pause before the next attempt: a tenth of the outage so far, so it grows exponentially. Doubling pauses would
+ * delay a reminder, which has a deadline, by as much as the outage took.
+ */
+function computeRetryDelayMs(failingForMs: number): number {
+  return Math.min(Math.max(failingForMs / 10, RETRY_LIMITS.minMs), RETRY_LIMITS.maxMs);
+}

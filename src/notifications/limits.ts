@@ -1,0 +1,43 @@
+const SECOND_MS = 1_000;
+const MINUTE_MS = 60 * SECOND_MS;
+const HOUR_MS = 60 * MINUTE_MS;
+const DAY_MS = 24 * HOUR_MS;
+
+/** When a notification is due. */
+export const NOTIFICATION_DELAYS = {
+  /** After the payment is listed. A burst becomes one message, and it is known which sockets received the update. */
+  receivedMs: 2 * SECOND_MS,
+  /** A wallet that is open collects within this time. */
+  collectingMs: 10 * SECOND_MS,
+  /** Before the deadline. */
+  lastCallMs: 10 * MINUTE_MS,
+};
+
+export const NOTIFICATION_LIMITS = {
+  /** How often the database is searched for due notifications. */
+  scanIntervalMs: SECOND_MS,
+  /** Between two messages of a channel. */
+  pauseMs: MINUTE_MS,
+  /** Payments in a message, which is then about 40 KB long. If more are due, the next message follows without a pause. */
+  maxPerMessage: 100,
+  /** How long a message is retried. */
+  giveUpAfterMs: 3 * DAY_MS,
+  /** How long a channel may fail. */
+  disableAfterMs: 7 * DAY_MS,
+  /** A channel to which nothing was sent for so long may have worked meanwhile: its next failure begins a new outage. */
+  outageGapMs: 2 * DAY_MS,
+  /** Longer than a delivery takes. A message whose process died is due again then. */
+  claimTimeoutMs: 30 * SECOND_MS,
+  /** Deliveries at once, in total and to the hosts of one site. Sites that respond slowly occupy a small part. */
+  maxInFlight: 256,
+  maxInFlightPerSite: 8,
+  /** Requests per minute to a site: a person with many keys must not direct a flood at a server. */
+  perSiteAndMinute: 120,
+  maxCountedSites: 10_000,
+  /** Of a response, which is ignored. Some frameworks answer with an HTML page. */
+  maxResponseBytes: 64 * 1024,
+  maxUrlLength: 1_024,
+};
+
+/** The pause after a failure. Servers may ask for a longer one (`Retry-After`). */
+export const RETRY_LIMITS = { minMs: 2 * SECOND_MS, maxMs: HOUR_MS, maxRetryAfterMs: DAY_MS };

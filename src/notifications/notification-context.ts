@@ -1,0 +1,20 @@
+import type { Clock } from '../clock.ts';
+import type { Db } from '../database/transaction.ts';
+import type { FixedWindowRateLimiter } from '../fixed-window-rate-limiter.ts';
+import type { Logger } from '../log.ts';
+import type { GuardedFetch } from '../net/guarded-fetch.ts';
+import type { Sealer } from '../sealer.ts';
+import type { DeliveryResult } from './delivery-policy.ts';
+
+export interface NotificationContext {
+  db: Db;
+  sealer: Sealer;
+  fetch: Pick<GuardedFetch, 'request'>;
+  /** Counts the requests to each site. */
+  siteLimiter: FixedWindowRateLimiter;
+  onSent: (outcome: DeliveryResult['outcome']) => void;
+  allowPrivateNetworks: boolean;
+  clock: Clock;
+  monotonicMs: () => number;
+  log: Logger;
+}

@@ -1,0 +1,152 @@
+import { randomUUID } from 'node:crypto';
+import { BackgroundJob } from '../background-job.ts';
+import { transaction } from '../database/transaction.ts';
+import { KeyedCounter } from '../keyed-counter.ts';
+import { type Logger, logMilestone } from '../log.ts';
+import { OutageTracker } from '../outage-tracker.ts';
+import { waitAtMost } from '../wait-at-most.ts';
+import { computeChannelUpdate, type DeliveryResult } from './delivery-policy.ts';
+import { NOTIFICATION_LIMITS } from './limits.ts';
+import type { NotificationContext } from './notification-context.ts';
+import {
+  claimDueChannels,
+  type DueChannel,
+  listDueNotifications,
+  recordMessage,
+  releaseChannel,
+  saveNotificationChanges,
+} from './outbox-store.ts';
+import { type Message, selectMessage } from './select-message.ts';
+import { sendWebhook } from './webhook.ts';
+
+/** Sends due notifications to many channels at once, so that a slow server does not delay the others. */
+export class NotificationDispatcher {
+  readonly #context: NotificationContext;
+  readonly #scanJob: BackgroundJob;
+  readonly #activeDeliveries = new Set<Promise<void>>();
+  readonly #inFlightBySite = new KeyedCounter();
+  readonly #outage: OutageTracker;
+
+  constructor(context: NotificationContext) {
+    this.#context = context;
+    this.#outage = new OutageTracker(context.monotonicMs);
+    this.#scanJob = new BackgroundJob({
+      work: (signal) => this.#startDueDeliveries(signal),
+      intervalMs: NOTIFICATION_LIMITS.scanIntervalMs,
+      onError: (error) => this.#logFailure(error),
+    });
+  }
+
+  start(): void {
+    this.#scanJob.start();
+  }
+
+  /** Ends when the deliveries in progress have ended, but within a second. Other processes send what is left. */
+  async stop(): Promise<void> {
+    await this.#scanJob.stop();
+    await waitAtMost(900, Promise.all(this.#activeDeliveries));
+  }
+
+  async #startDueDeliveries(signal: AbortSignal): Promise<void> {
+    const { db, clock } = this.#context;
+    const busySites = new Set<string>();
+    let claimed: DueChannel[];
+    do {
+      const limit = NOTIFICATION_LIMITS.maxInFlight - this.#activeDeliveries.size;
+      claimed = await claimDueChannels(db, clock(), { limit, busySites: [...busySites] });
+      for (const channel of claimed) {
+        if (this.#tryAcquireSite(channel.site)) {
+          this.#startDelivery(channel);
+        } else {
+          busySites.add(channel.site);
+          await this.#release(channel);
+        }
+      }
+    } while (claimed.length > 0 && !signal.aborted);
+    this.#outage.recordSuccess();
+  }
+
+  #tryAcquireSite(site: string): boolean {
+    const isBusy = this.#inFlightBySite.get(site) >= NOTIFICATION_LIMITS.maxInFlightPerSite;
+    if (isBusy || this.#context.siteLimiter.consume([{ key: site, factor: 1 }]) !== null) {
+      return false;
+    }
+    this.#inFlightBySite.increment(site);
+    return true;
+  }
+
+  #startDelivery(channel: DueChannel): void {
+    const delivery = this.#deliver(channel)
+      .catch((error) => this.#logFailure(error))
+      .finally(() => {
+        this.#activeDeliveries.delete(delivery);
+        this.#inFlightBySite.decrement(channel.site);
+      });
+    this.#activeDeliveries.add(delivery);
+  }
+
+  async #deliver(channel: DueChannel): Promise<void> {
+    const { db, onSent, clock, log } = this.#context;
+    const due = await listDueNotifications(db, channel.id, clock());
+    const newId = `msg_${randomUUID()}`;
+    const { message, changes } = selectMessage(due, { nowMs: clock(), newId });
+    await saveNotificationChanges(db, changes);
+    if (message === null) {
+      await this.#release(channel);
+      return;
+    }
+    const result = await sendWebhook(this.#context, channel, message);
+    onSent(result.outcome);
+    const nowMs = clock();
+    const isBehind = due.length === NOTIFICATION_LIMITS.maxPerMessage;
+    const update = computeChannelUpdate(channel, result, { nowMs, isBehind });
+    const sent = {
+      ...update,
+      notificationIds: message.notifications.map(({ id }) => id),
+      isDelivered: result.outcome === 'delivered',
+      result: result.text,
+      nowMs,
+    };
+    await transaction(db, (tx) => recordMessage(tx, channel.id, sent));
+    logDelivery(log, channel, message, result, update.isDisabled);
+  }
+
+  /** Ends a claim without an attempt. The next scan continues. */
+  async #release({ id }: DueChannel): Promise<void> {
+    const { db, clock } = this.#context;
+    await releaseChannel(db, id, clock() + NOTIFICATION_LIMITS.scanIntervalMs);
+  }
+
+  #logFailure(error: unknown): void {
+    const level = this.#outage.recordFailure() ? 'warn' : 'debug';
+    this.#context.log[level](
+      { event: 'notification_delivery_failed', err: error },
+      'sending notifications failed; will retry',
+    );
+  }
+}
+
+function logDelivery(
+  log: Logger,
+  { kind, site }: DueChannel,
+  { id, type, notifications }: Message,
+  { outcome, text }: DeliveryResult,
+  isDisabled: boolean,
+): void {
+  const detail = { channel: kind, site, message: id, type };
+  if (outcome === 'delivered') {
+    for (const { paymentHash } of notifications) {
+      logMilestone(log, 'notified', paymentHash, detail);
+    }
+  } else if (isDisabled) {
+    log.info(
+      { event: 'notification_channel_disabled', ...detail, reason: text },
+      'notification channel has failed for a week or is gone; no longer using it',
+    );
+  } else {
+    log.debug(
+      { event: 'notification_rejected', ...detail, reason: text },
+      'channel does not accept notifications; backing off',
+    );
+  }
+}

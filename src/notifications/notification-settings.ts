@@ -1,0 +1,118 @@
+import { randomUUID } from 'node:crypto';
+import { transaction } from '../database/transaction.ts';
+import { RequestError, rateLimitError } from '../errors.ts';
+import { normaliseServerUrl } from '../net/server-url.ts';
+import { getSite } from '../net/site.ts';
+import { lockPaymentCounters } from '../recipients/user-store.ts';
+import {
+  addChannel,
+  changeChannel,
+  deleteChannel,
+  findChannel,
+  listChannels,
+  type NotificationChannel,
+} from './channel-store.ts';
+import { NOTIFICATION_LIMITS } from './limits.ts';
+import type { NotificationContext } from './notification-context.ts';
+import { createWebhookTarget, sealContext, sendWebhook } from './webhook.ts';
+
+/** A channel as its owner wants it. `id`: an existing channel, of which only the amount can change. */
+export type WantedChannel = { minAmount: number } & (
+  | { id: string }
+  | { kind: 'webhook'; url: string }
+);
+
+/**
+ * Replaces the notification channels of a recipient: changes those that are named, adds new ones, and deletes all others.
+ * Returns the channels, and the secrets of new webhooks by channel.
+ *
+ * @throws RequestError `invalid` if there are too many channels, one does not exist, or a URL is not acceptable
+ */
+export async function replaceChannels(
+  context: NotificationContext,
+  pubkey: string,
+  wanted: readonly WantedChannel[],
+): Promise<{ channels: NotificationChannel[]; secrets: ReadonlyMap<string, string> }> {
+  if (wanted.length > 1) {
+    throw new RequestError('invalid', 'channels: at most one webhook is possible.');
+  }
+  const created = await Promise.all(
+    wanted.flatMap((channel) => ('id' in channel ? [] : createChannel(context, pubkey, channel))),
+  );
+  const kept = wanted.filter((channel) => 'id' in channel);
+  const channels = await transaction(context.db, async (tx) => {
+    // Two requests at once must not exceed the limit.
+    await lockPaymentCounters(tx, [pubkey]);
+    const existing = await listChannels(tx, pubkey);
+    const unknown = kept.find(({ id }) => !existing.some((channel) => channel.id === id));
+    if (unknown !== undefined) {
+      throw new RequestError('invalid', `channels: ${unknown.id} does not exist. Read them again.`);
+    }
+    for (const { id } of existing) {
+      const channel = kept.find((each) => each.id === id);
+      await (channel === undefined
+        ? deleteChannel(tx, id)
+        : changeChannel(tx, id, channel.minAmount));
+    }
+    for (const { row } of created) {
+      await addChannel(tx, row);
+    }
+    return await listChannels(tx, pubkey);
+  });
+  return { channels, secrets: new Map(created.map(({ row, secret }) => [row.id, secret])) };
+}
+
+async function createChannel(
+  { sealer, clock, allowPrivateNetworks }: NotificationContext,
+  pubkey: string,
+  { kind, minAmount, url: enteredUrl }: Exclude<WantedChannel, { id: string }>,
+) {
+  const isAcceptable = normaliseServerUrl(enteredUrl, {
+    maxLength: NOTIFICATION_LIMITS.maxUrlLength,
+    scheme: 'http',
+    allowInsecure: allowPrivateNetworks,
+  });
+  // Not the normalised URL, because a program may need a slash at the end.
+  const url = URL.parse(enteredUrl)?.href;
+  if (url === undefined || isAcceptable === null) {
+    throw new RequestError(
+      'invalid',
+      'channels: the URL must be an https:// URL without user, on port 443 or from 1024 on.',
+    );
+  }
+  const id = randomUUID();
+  const target = createWebhookTarget(url);
+  const row = {
+    id,
+    pubkey,
+    kind,
+    site: getSite(url, { allowPrivateNetworks }),
+    sealedTarget: await sealer.seal(sealContext(id), target),
+    minAmountSat: minAmount,
+    createdAtMs: clock(),
+  };
+  return { row, secret: target.secret };
+}
+
+/**
+ * Sends a test message through a channel. Returns null if it was delivered, otherwise why not.
+ *
+ * @throws RequestError `invalid` if the recipient has no such channel
+ */
+export async function sendTestMessage(
+  context: NotificationContext,
+  pubkey: string,
+  channelId: string,
+): Promise<string | null> {
+  const channel = await findChannel(context.db, pubkey, channelId);
+  if (channel === undefined) {
+    throw new RequestError('invalid', 'id: must be the id of one of your channels');
+  }
+  const waitMs = context.siteLimiter.consume([{ key: channel.site, factor: 1 }]);
+  if (waitMs !== null) {
+    throw rateLimitError('This server sends too many messages to this site.', waitMs);
+  }
+  const message = { id: `msg_${randomUUID()}`, type: 'test', notifications: [] } as const;
+  const { outcome, text } = await sendWebhook(context, channel, message);
+  return outcome === 'delivered' ? null : text;
+}

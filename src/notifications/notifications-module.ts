@@ -1,0 +1,40 @@
+import type { Tx } from '../database/transaction.ts';
+import { FixedWindowRateLimiter } from '../fixed-window-rate-limiter.ts';
+import type { Egress } from '../net/egress.ts';
+import type { NotifiedChange } from '../quotes/observation-recorder.ts';
+import { NOTIFICATION_LIMITS } from './limits.ts';
+import type { NotificationContext } from './notification-context.ts';
+import { NotificationDispatcher } from './notification-dispatcher.ts';
+import { addNotifications, lockChannels } from './outbox-store.ts';
+import { planNotifications } from './plan-notifications.ts';
+
+export function createNotificationsModule(
+  options: Omit<NotificationContext, 'fetch' | 'siteLimiter'> & { egress: Egress },
+) {
+  const { perSiteAndMinute, maxCountedSites } = NOTIFICATION_LIMITS;
+  const context: NotificationContext = {
+    ...options,
+    fetch: options.egress.createFetch(),
+    siteLimiter: new FixedWindowRateLimiter(perSiteAndMinute, maxCountedSites, options.monotonicMs),
+  };
+  return { context, dispatcher: new NotificationDispatcher(context) };
+}
+
+/** Adds the notifications of recorded changes to the outbox, in the transaction that records them. */
+export async function recordNotifications(
+  tx: Tx,
+  changes: readonly NotifiedChange[],
+  nowMs: number,
+): Promise<void> {
+  const channels = await lockChannels(
+    tx,
+    changes.map(({ pubkey }) => pubkey),
+  );
+  const channelsByPubkey = Map.groupBy(channels, ({ pubkey }) => pubkey);
+  const planned = changes.flatMap((change) =>
+    (channelsByPubkey.get(change.pubkey) ?? []).flatMap((channel) =>
+      planNotifications(change, channel, nowMs),
+    ),
+  );
+  await addNotifications(tx, planned);
+}

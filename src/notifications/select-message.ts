@@ -1,0 +1,74 @@
+import { NOTIFICATION_DELAYS } from './limits.ts';
+import type { DueNotification, NotificationChange } from './outbox-store.ts';
+
+type MessageType = 'received' | 'deadline' | 'collected';
+
+export interface Message {
+  /** Stays the same if the message is sent again. */
+  id: string;
+  type: MessageType | 'test';
+  notifications: readonly DueNotification[];
+}
+
+/**
+ * Selects the notifications that become one message: those of a message that was not delivered, or the first one and all
+ * of its type. The others stay due, are postponed, or are closed.
+ */
+export function selectMessage(
+  due: readonly DueNotification[],
+  { nowMs, newId }: { nowMs: number; newId: string },
+): { message: Message | null; changes: NotificationChange[] } {
+  const ready: DueNotification[] = [];
+  const changes: NotificationChange[] = [];
+  for (const notification of due) {
+    const { id, messageId, paidAtMs } = notification;
+    const decision = decide(notification, nowMs);
+    if (decision === 'send') {
+      ready.push(notification);
+    } else if (decision === 'postpone') {
+      const dueAtMs = paidAtMs + NOTIFICATION_DELAYS.collectingMs;
+      changes.push({ id, status: 'open', dueAtMs, messageId });
+    } else {
+      changes.push({ id, status: decision, dueAtMs: null, messageId });
+    }
+  }
+  const [first] = ready;
+  if (first === undefined) {
+    return { message: null, changes };
+  }
+  const type = toMessageType(first);
+  const id = first.messageId ?? newId;
+  const notifications = ready.filter(
+    (other) => other.messageId === first.messageId && toMessageType(other) === type,
+  );
+  for (const { id: notificationId, dueAtMs } of notifications) {
+    changes.push({ id: notificationId, status: 'open', dueAtMs, messageId: id });
+  }
+  return { message: { id, type, notifications }, changes };
+}
+
+function decide(
+  notification: DueNotification,
+  nowMs: number,
+): 'send' | 'postpone' | 'skipped' | 'given_up' {
+  const { event, giveUpAtMs, paidAtMs, collectByMs, isCollected, hasReachedSocket } = notification;
+  if (giveUpAtMs <= nowMs) {
+    return 'given_up';
+  }
+  if (event === 'collected') {
+    return 'send';
+  }
+  if (event !== 'received') {
+    return collectByMs === null ? 'skipped' : 'send';
+  }
+  // A wallet that is open collects, and its user needs no message.
+  if (hasReachedSocket === 1 && isCollected === 1) {
+    return 'skipped';
+  }
+  const mayBeCollecting = nowMs < paidAtMs + NOTIFICATION_DELAYS.collectingMs;
+  return hasReachedSocket === 1 && mayBeCollecting ? 'postpone' : 'send';
+}
+
+function toMessageType({ event }: DueNotification): MessageType {
+  return event === 'last_call' ? 'deadline' : event;
+}
