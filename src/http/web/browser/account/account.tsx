@@ -15,6 +15,7 @@ import type { Signer } from './signer.ts';
 import { announceSignOut, announceUser, followTabs } from './tabs.ts';
 import { readNameInLink } from './use-purchase.ts';
 import { UsernameSection } from './username-section.tsx';
+import { WebhookSection } from './webhook-section.tsx';
 
 interface PageProps {
   /** The default relay for remote signers. */
@@ -131,6 +132,7 @@ function Sections(props: SectionsProps) {
       <CollectSection {...props} />
       <UsernameSection {...props} />
       <MintSection {...props} />
+      <WebhookSection {...props} />
     </>
   );
 }

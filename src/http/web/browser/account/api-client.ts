@@ -39,7 +39,7 @@ interface ApiResponse<Data> {
 }
 
 interface ApiRequest {
-  method?: 'GET' | 'POST' | 'PATCH';
+  method?: 'GET' | 'POST' | 'PUT' | 'PATCH';
   body?: object;
   headers?: Record<string, string>;
 }
