@@ -6,7 +6,7 @@ import { parseSecretKey } from './nostr/keys.ts';
 import { MSAT_PER_SAT, narrowSendableRange } from './quotes/lnurl-pay.ts';
 import { parseUsername } from './recipients/lightning-address.ts';
 import { redact } from './redaction.ts';
-import { normaliseRelayUrl, stripQuery } from './zaps/relay-url.ts';
+import { normaliseRelayUrl, stripQuery } from './relays/relay-url.ts';
 
 export type Config = Readonly<ReturnType<typeof buildConfig>>;
 

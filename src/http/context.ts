@@ -10,9 +10,9 @@ import type { NotificationContext } from '../notifications/notification-context.
 import type { InvoiceContext } from '../quotes/issue-invoice.ts';
 import type { QuoteSubscribers } from '../quotes/update-sender.ts';
 import type { RecipientDirectory } from '../recipients/recipient-directory.ts';
+import type { RelayListCache } from '../relays/relay-list-cache.ts';
 import type { UsernameContext } from '../usernames/register-username.ts';
 import type { ProfileCache } from '../zaps/profile-cache.ts';
-import type { RelayListCache } from '../zaps/relay-list-cache.ts';
 import type { ClientLimits } from './client-rate-limiter.ts';
 import type { JwtIssuer } from './jwt.ts';
 import type { PublicOrigins } from './public-origins.ts';

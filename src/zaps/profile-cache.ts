@@ -2,11 +2,11 @@ import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
 import { FixedWindowRateLimiter } from '../fixed-window-rate-limiter.ts';
 import type { GuardedFetch } from '../net/guarded-fetch.ts';
+import { findNewestEvent } from '../relays/newest-event.ts';
+import type { RelayListCache } from '../relays/relay-list-cache.ts';
+import type { RelayPool } from '../relays/relay-pool.ts';
 import { toDisplayText, tryParseJson } from '../untrusted-text.ts';
 import { PROFILE_LIMITS } from './limits.ts';
-import { findNewestEvent } from './newest-event.ts';
-import type { RelayListCache } from './relay-list-cache.ts';
-import type { RelayPool } from './relay-pool.ts';
 
 /** What the owner of a key says about themselves. */
 export interface Profile {

@@ -5,15 +5,12 @@ import { retryLogLevel } from '../errors.ts';
 import { type Logger, logMilestone } from '../log.ts';
 import { SiteSemaphore } from '../net/site-semaphore.ts';
 import { OutageTracker } from '../outage-tracker.ts';
+import type { PublishResult } from '../relays/publish-result.ts';
+import type { RelayPool } from '../relays/relay-pool.ts';
+import { stripQuery } from '../relays/relay-url.ts';
 import { waitAtMost } from '../wait-at-most.ts';
-import {
-  computeDeliveryUpdate,
-  computeRelayStatus,
-  type PublishResult,
-} from './delivery-policy.ts';
+import { computeDeliveryUpdate, computeRelayStatus } from './delivery-policy.ts';
 import { DELIVERY_LIMITS } from './limits.ts';
-import type { RelayPool } from './relay-pool.ts';
-import { stripQuery } from './relay-url.ts';
 import {
   claimDueReceipts,
   type DueReceipt,

@@ -10,7 +10,7 @@ import { addQuoteEvents, type ReceiptRefusal } from '../quotes/quote-event-store
 import { computeReceiptCreatedAtMs } from '../quotes/quote-state.ts';
 import { tryParseJson } from '../untrusted-text.ts';
 import { HOUR_MS, MAX_RECEIPT_DELAY_MS } from './limits.ts';
-import { extractReceiptRelays } from './relay-url.ts';
+import { extractReceiptRelays } from './receipt-relays.ts';
 import {
   addZapReceipts,
   countReceiptsSince,

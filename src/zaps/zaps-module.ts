@@ -4,10 +4,10 @@ import type { Logger } from '../log.ts';
 import type { MintPolicy } from '../mints/mint-policy.ts';
 import type { Egress } from '../net/egress.ts';
 import { loadEventSigner, loadEventVerifier } from '../nostr/events.ts';
+import { RelayListCache } from '../relays/relay-list-cache.ts';
+import { RelayPool } from '../relays/relay-pool.ts';
 import { ProfileCache } from './profile-cache.ts';
 import { ReceiptDispatcher } from './receipt-dispatcher.ts';
-import { RelayListCache } from './relay-list-cache.ts';
-import { RelayPool } from './relay-pool.ts';
 import { createReceiptSigner } from './zap-receipts.ts';
 
 interface ZapsModuleOptions {

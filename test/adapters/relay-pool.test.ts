@@ -8,7 +8,7 @@ import {
   loadEventSigner,
   loadEventVerifier,
 } from '../../src/nostr/events.ts';
-import { type RelayContext, RelayPool } from '../../src/zaps/relay-pool.ts';
+import { type RelayContext, RelayPool } from '../../src/relays/relay-pool.ts';
 import { startFakeRelay, startScriptedRelay } from '../helpers/relays/start-fake-relay.ts';
 
 /** A timeout that elapses during the test. */

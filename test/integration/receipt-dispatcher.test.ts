@@ -3,8 +3,8 @@ import { beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vit
 import { createLogger } from '../../src/log.ts';
 import { createGuardedWebSocketConnector } from '../../src/net/guarded-websocket.ts';
 import { type EventSigner, loadEventSigner, loadEventVerifier } from '../../src/nostr/events.ts';
+import { RelayPool } from '../../src/relays/relay-pool.ts';
 import { ReceiptDispatcher } from '../../src/zaps/receipt-dispatcher.ts';
-import { RelayPool } from '../../src/zaps/relay-pool.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { startFakeRelay, startScriptedRelay } from '../helpers/relays/start-fake-relay.ts';

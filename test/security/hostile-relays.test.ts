@@ -4,7 +4,7 @@ import { beforeAll, expect, it, onTestFinished } from 'vitest';
 import { createLogger } from '../../src/log.ts';
 import { createGuardedWebSocketConnector } from '../../src/net/guarded-websocket.ts';
 import { type EventSigner, loadEventSigner, loadEventVerifier } from '../../src/nostr/events.ts';
-import { RelayPool } from '../../src/zaps/relay-pool.ts';
+import { RelayPool } from '../../src/relays/relay-pool.ts';
 import { flood } from '../helpers/mints/fake-hostile-mint.ts';
 import { listenOnLoopback } from '../helpers/network/loopback-server.ts';
 import { openTestEgress } from '../helpers/network/open-test-egress.ts';

@@ -7,7 +7,7 @@ import { ClientAuth, isEphemeralKind } from 'nostr-tools/kinds';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { type Clock, toUnixSeconds } from '../../../src/clock.ts';
 import { type EventVerifier, loadEventVerifier } from '../../../src/nostr/events.ts';
-import { normaliseRelayUrl } from '../../../src/zaps/relay-url.ts';
+import { normaliseRelayUrl } from '../../../src/relays/relay-url.ts';
 
 export interface FakeNostrRelaySwitches {
   /** WebSocket handshakes succeed (`open`), get no response (`silent`), or are rejected with this HTTP status. */

@@ -12,8 +12,8 @@ import { MintClient } from '../../../src/mints/mint-client.ts';
 import { SubscriptionConnection } from '../../../src/mints/subscription-connection.ts';
 import { createEgress } from '../../../src/net/egress.ts';
 import { loadEventSigner, loadEventVerifier } from '../../../src/nostr/events.ts';
-import { RelayListCache } from '../../../src/zaps/relay-list-cache.ts';
-import { RelayPool } from '../../../src/zaps/relay-pool.ts';
+import { RelayListCache } from '../../../src/relays/relay-list-cache.ts';
+import { RelayPool } from '../../../src/relays/relay-pool.ts';
 import { AsyncQueue } from '../../helpers/async-queue.ts';
 import { flood, startHostileMint } from '../../helpers/mints/fake-hostile-mint.ts';
 import {

@@ -13,8 +13,8 @@ import { nostrEventSchema } from '../nostr/event-schema.ts';
 import type { EventSigner, EventVerifier } from '../nostr/events.ts';
 import { tryParseJson } from '../untrusted-text.ts';
 import { waitAtMost } from '../wait-at-most.ts';
-import { type PublishResult, parseOkMessage } from './delivery-policy.ts';
 import { RELAY_CONNECTION_LIMITS } from './limits.ts';
+import { type PublishResult, parseOkMessage } from './publish-result.ts';
 
 export interface RelayContext {
   /** Signs AUTH events (NIP-42). Null: the service does not authenticate. */

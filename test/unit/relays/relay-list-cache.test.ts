@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { parseWriteRelays, RelayListCache } from '../../../src/zaps/relay-list-cache.ts';
-import type { RelayQueryResult } from '../../../src/zaps/relay-pool.ts';
+import { parseWriteRelays, RelayListCache } from '../../../src/relays/relay-list-cache.ts';
+import type { RelayQueryResult } from '../../../src/relays/relay-pool.ts';
 
 // test/acceptance/public-endpoints.test.ts covers the lookups.
 
