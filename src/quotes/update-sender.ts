@@ -7,10 +7,11 @@ import { addQuoteEvents, listUpdatesSince } from './quote-event-store.ts';
 import { MAX_AHEAD_MS } from './quote-state.ts';
 
 /**
- * A change is dated before its commit, by the clock of the process that records it. Clocks differ by about a second, and
- * a commit may wait about 40 s for a synchronous standby that has failed (Patroni with its defaults).
+ * A change is dated before its commit, by the clock of the process that records it. That clock may have been set back
+ * until NTP corrects it, and a commit may wait about 40 s for a synchronous standby that has failed (Patroni with its
+ * defaults).
  */
-const REPLAY_MARGIN_MS = 60_000;
+const REPLAY_MARGIN_MS = 180_000;
 
 interface UpdateContext {
   db: Db;
