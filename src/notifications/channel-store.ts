@@ -27,7 +27,7 @@ export function listChannels(db: Db, pubkey: string) {
 export function findChannel(db: Db, pubkey: string, id: string) {
   return db
     .selectFrom('notification_channels')
-    .select(['id', 'site', 'sealed_target as sealedTarget'])
+    .select(['id', 'kind', 'site', 'sealed_target as sealedTarget'])
     .where('id', '=', id)
     .where('pubkey', '=', pubkey)
     .executeTakeFirst();

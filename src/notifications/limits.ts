@@ -14,6 +14,8 @@ export const NOTIFICATION_DELAYS = {
 };
 
 export const NOTIFICATION_LIMITS = {
+  /** Of a recipient, by kind. */
+  maxChannels: { webhook: 1 },
   /** How often the database is searched for due notifications. */
   scanIntervalMs: SECOND_MS,
   /** Between two messages of a channel. */

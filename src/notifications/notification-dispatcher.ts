@@ -17,7 +17,7 @@ import {
   saveNotificationChanges,
 } from './outbox-store.ts';
 import { type Message, selectMessage } from './select-message.ts';
-import { sendWebhook } from './webhook.ts';
+import { sendMessage } from './send-message.ts';
 
 /** Sends due notifications to many channels at once, so that a slow server does not delay the others. */
 export class NotificationDispatcher {
@@ -95,7 +95,7 @@ export class NotificationDispatcher {
       await this.#release(channel);
       return;
     }
-    const result = await sendWebhook(this.#context, channel, message);
+    const result = await sendMessage(this.#context, channel, message);
     onSent(result.outcome);
     const nowMs = clock();
     const isBehind = due.length === NOTIFICATION_LIMITS.maxPerMessage;

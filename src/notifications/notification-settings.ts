@@ -1,8 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { transaction } from '../database/transaction.ts';
 import { RequestError, rateLimitError } from '../errors.ts';
-import { normaliseServerUrl } from '../net/server-url.ts';
-import { getSite } from '../net/site.ts';
 import { lockPaymentCounters } from '../recipients/user-store.ts';
 import {
   addChannel,
@@ -14,7 +12,8 @@ import {
 } from './channel-store.ts';
 import { NOTIFICATION_LIMITS } from './limits.ts';
 import type { NotificationContext } from './notification-context.ts';
-import { createWebhookTarget, sealContext, sendWebhook } from './webhook.ts';
+import { sealContext, sendMessage } from './send-message.ts';
+import { createWebhookTarget } from './webhook.ts';
 
 /** A channel as its owner wants it. `id`: an existing channel, of which only the amount can change. */
 export type WantedChannel = { minAmount: number } & (
@@ -33,9 +32,6 @@ export async function replaceChannels(
   pubkey: string,
   wanted: readonly WantedChannel[],
 ): Promise<{ channels: NotificationChannel[]; secrets: ReadonlyMap<string, string> }> {
-  if (wanted.length > 1) {
-    throw new RequestError('invalid', 'channels: at most one webhook is possible.');
-  }
   const created = await Promise.all(
     wanted.flatMap((channel) => ('id' in channel ? [] : createChannel(context, pubkey, channel))),
   );
@@ -57,39 +53,35 @@ export async function replaceChannels(
     for (const { row } of created) {
       await addChannel(tx, row);
     }
-    return await listChannels(tx, pubkey);
+    const changed = await listChannels(tx, pubkey);
+    for (const [kind, max] of Object.entries(NOTIFICATION_LIMITS.maxChannels)) {
+      if (changed.filter((channel) => channel.kind === kind).length > max) {
+        throw new RequestError(
+          'invalid',
+          `channels: at most ${max} of the kind ${kind} are possible.`,
+        );
+      }
+    }
+    return changed;
   });
   return { channels, secrets: new Map(created.map(({ row, secret }) => [row.id, secret])) };
 }
 
 async function createChannel(
-  { sealer, clock, allowPrivateNetworks }: NotificationContext,
+  context: NotificationContext,
   pubkey: string,
-  { kind, minAmount, url: enteredUrl }: Exclude<WantedChannel, { id: string }>,
+  { kind, minAmount, ...wanted }: Exclude<WantedChannel, { id: string }>,
 ) {
-  const isAcceptable = normaliseServerUrl(enteredUrl, {
-    maxLength: NOTIFICATION_LIMITS.maxUrlLength,
-    scheme: 'http',
-    allowInsecure: allowPrivateNetworks,
-  });
-  // Not the normalised URL, because a program may need a slash at the end.
-  const url = URL.parse(enteredUrl)?.href;
-  if (url === undefined || isAcceptable === null) {
-    throw new RequestError(
-      'invalid',
-      'channels: the URL must be an https:// URL without user, on port 443 or from 1024 on.',
-    );
-  }
   const id = randomUUID();
-  const target = createWebhookTarget(url);
+  const { site, target } = createWebhookTarget(wanted, context);
   const row = {
     id,
     pubkey,
     kind,
-    site: getSite(url, { allowPrivateNetworks }),
-    sealedTarget: await sealer.seal(sealContext(id), target),
+    site,
+    sealedTarget: await context.sealer.seal(sealContext(id), target),
     minAmountSat: minAmount,
-    createdAtMs: clock(),
+    createdAtMs: context.clock(),
   };
   return { row, secret: target.secret };
 }
@@ -113,6 +105,6 @@ export async function sendTestMessage(
     throw rateLimitError('This server sends too many messages to this site.', waitMs);
   }
   const message = { id: `msg_${randomUUID()}`, type: 'test', notifications: [] } as const;
-  const { outcome, text } = await sendWebhook(context, channel, message);
+  const { outcome, text } = await sendMessage(context, channel, message);
   return outcome === 'delivered' ? null : text;
 }

@@ -47,6 +47,11 @@ export function selectMessage(
   return { message: { id, type, notifications }, changes };
 }
 
+/** Returns each payment of a message once. Both of its reminders may be due at the same time. */
+export function listPayments(notifications: Message['notifications']): DueNotification[] {
+  return [...new Map(notifications.map((each) => [each.quoteRowId, each])).values()];
+}
+
 function decide(
   notification: DueNotification,
   nowMs: number,

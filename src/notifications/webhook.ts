@@ -1,12 +1,14 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import { toUnixSeconds } from '../clock.ts';
+import { RequestError } from '../errors.ts';
+import { normaliseServerUrl } from '../net/server-url.ts';
+import { getSite } from '../net/site.ts';
 import { type DeliveryResult, toDeliveryResult } from './delivery-policy.ts';
 import { NOTIFICATION_LIMITS } from './limits.ts';
 import type { NotificationContext } from './notification-context.ts';
-import type { DueChannel } from './outbox-store.ts';
-import type { Message } from './select-message.ts';
+import { listPayments, type Message } from './select-message.ts';
 
-interface WebhookTarget {
+export interface WebhookTarget {
   url: string;
   /** `whsec_` and 32 bytes in base64, as Standard Webhooks defines it. */
   secret: string;
@@ -14,29 +16,34 @@ interface WebhookTarget {
 
 const SECRET_PREFIX = 'whsec_';
 
-export function createWebhookTarget(url: string): WebhookTarget {
-  return { url, secret: SECRET_PREFIX + randomBytes(32).toString('base64') };
-}
-
-/** Binds an encrypted target to the row of its channel. */
-export function sealContext(channelId: string): string {
-  return `notification channel ${channelId}`;
+/** @throws RequestError `invalid` if the URL is not acceptable */
+export function createWebhookTarget(
+  { url: enteredUrl }: { url: string },
+  { allowPrivateNetworks }: Pick<NotificationContext, 'allowPrivateNetworks'>,
+): { site: string; target: WebhookTarget } {
+  const isAcceptable = normaliseServerUrl(enteredUrl, {
+    maxLength: NOTIFICATION_LIMITS.maxUrlLength,
+    scheme: 'http',
+    allowInsecure: allowPrivateNetworks,
+  });
+  // Not the normalised URL, because a program may need a slash at the end.
+  const url = URL.parse(enteredUrl)?.href;
+  if (url === undefined || isAcceptable === null) {
+    throw new RequestError(
+      'invalid',
+      'channels: the URL must be an https:// URL without user, on port 443 or from 1024 on.',
+    );
+  }
+  const secret = SECRET_PREFIX + randomBytes(32).toString('base64');
+  return { site: getSite(url, { allowPrivateNetworks }), target: { url, secret } };
 }
 
 /** Sends a signed webhook (Standard Webhooks 1.0). */
 export async function sendWebhook(
-  { sealer, fetch, clock }: NotificationContext,
-  { id, sealedTarget }: Pick<DueChannel, 'id' | 'sealedTarget'>,
+  { fetch, clock }: NotificationContext,
+  target: WebhookTarget,
   message: Message,
 ): Promise<DeliveryResult> {
-  let target: WebhookTarget;
-  try {
-    target = (await sealer.open(sealContext(id), sealedTarget)) as WebhookTarget;
-  } catch {
-    // The operator has changed TREASURY_SECRET, which the doctor reports.
-    const text = 'The server has lost the key of this webhook. Add it again.';
-    return { outcome: 'failed', text, retryAfterMs: 0 };
-  }
   const nowMs = clock();
   const timestamp = toUnixSeconds(nowMs);
   const payload = toPayload(message, nowMs);
@@ -62,8 +69,7 @@ export async function sendWebhook(
  * quote can mint its ecash.
  */
 function toPayload({ type, notifications }: Message, nowMs: number) {
-  // Both reminders of a payment may be due at the same time.
-  const payments = [...new Map(notifications.map((each) => [each.quoteRowId, each])).values()];
+  const payments = listPayments(notifications);
   return {
     type: type === 'test' ? 'test' : `payment.${type}`,
     timestamp: new Date(nowMs).toISOString(),

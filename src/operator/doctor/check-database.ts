@@ -16,7 +16,7 @@ import {
 import { type Db, notify, transaction } from '../../database/transaction.ts';
 import { OperatorError, rootCauseMessage } from '../../errors.ts';
 import { findNewestChannel } from '../../notifications/channel-store.ts';
-import { sealContext } from '../../notifications/webhook.ts';
+import { sealContext } from '../../notifications/send-message.ts';
 import { findTreasuryProblem } from '../../usernames/treasury.ts';
 import { createTreasurySealer } from '../../usernames/usernames-module.ts';
 import { waitAtMost } from '../../wait-at-most.ts';

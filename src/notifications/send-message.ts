@@ -1,0 +1,30 @@
+import type { DeliveryResult } from './delivery-policy.ts';
+import type { NotificationContext } from './notification-context.ts';
+import type { DueChannel } from './outbox-store.ts';
+import type { Message } from './select-message.ts';
+import { sendWebhook, type WebhookTarget } from './webhook.ts';
+
+/** Binds an encrypted target to the row of its channel. */
+export function sealContext(channelId: string): string {
+  return `notification channel ${channelId}`;
+}
+
+/** Sends a message through a channel of any kind. */
+export async function sendMessage(
+  context: NotificationContext,
+  { id, kind, sealedTarget }: Pick<DueChannel, 'id' | 'kind' | 'sealedTarget'>,
+  message: Message,
+): Promise<DeliveryResult> {
+  let target: unknown;
+  try {
+    target = await context.sealer.open(sealContext(id), sealedTarget);
+  } catch {
+    // The operator has changed TREASURY_SECRET, which the doctor reports.
+    const text = 'The server has lost the key of this channel. Add it again.';
+    return { outcome: 'failed', text, retryAfterMs: 0 };
+  }
+  switch (kind) {
+    case 'webhook':
+      return await sendWebhook(context, target as WebhookTarget, message);
+  }
+}
