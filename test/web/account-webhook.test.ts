@@ -13,7 +13,7 @@ it('adds a webhook for a program, tests it and removes it', async () => {
   const { url, webhooks } = await startWebhookReceiver(() => ({ status }));
   const wallet = environment.newWallet();
   const page = await openAccount(browser, wallet, { expectedStatuses: [400] });
-  const webhook = section(page, 'Webhook for a program');
+  const webhook = section(page, 'Notifications');
   const press = (name: string) => webhook.getByRole('button', { name }).click();
   await webhook.getByLabel('Address of the program').fill('shop');
   await press('Add');

@@ -8,6 +8,7 @@ import { CollectSection } from './collect-section.tsx';
 import { countEcash, EcashSection, useHoldings } from './ecash-section.tsx';
 import { Button, Problem, useFocusOnChange, useLoaded } from './elements.tsx';
 import { MintSection } from './mint-section.tsx';
+import { NotificationsSection } from './notifications-section.tsx';
 import { PaymentsSections } from './payments-section.tsx';
 import { type AccountSession, fetchUser, restoreSession } from './restore-session.ts';
 import { SignIn } from './sign-in.tsx';
@@ -15,7 +16,6 @@ import type { Signer } from './signer.ts';
 import { announceSignOut, announceUser, followTabs } from './tabs.ts';
 import { readNameInLink } from './use-purchase.ts';
 import { UsernameSection } from './username-section.tsx';
-import { WebhookSection } from './webhook-section.tsx';
 
 interface PageProps {
   /** The default relay for remote signers. */
@@ -132,7 +132,7 @@ function Sections(props: SectionsProps) {
       <CollectSection {...props} />
       <UsernameSection {...props} />
       <MintSection {...props} />
-      <WebhookSection {...props} />
+      <NotificationsSection {...props} />
     </>
   );
 }

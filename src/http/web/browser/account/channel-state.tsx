@@ -1,0 +1,75 @@
+import type { ComponentChildren } from 'preact';
+import { ExplainedError } from '../explained-error.ts';
+import { formatTime, t } from '../translator.ts';
+import type { ApiClient } from './api-client.ts';
+import { Button, Problem, Status, useAction } from './elements.tsx';
+
+export const CHANNELS_PATH = '/api/v2/user/notifications';
+
+/** `failingSince` and `sentAt` are Unix seconds. */
+export interface Channel {
+  id: string;
+  kind: string;
+  site: string;
+  minAmount: number;
+  sentAt?: number;
+  failingSince?: number;
+  problem?: string;
+  disabledAt?: number;
+  /** Of a webhook that was just added. */
+  secret?: string;
+}
+
+/** What each part of the section shows and changes. */
+export interface ChannelsProps {
+  api: ApiClient;
+  channels: readonly Channel[];
+  onAdd: (channel: object) => Promise<void>;
+  onRemove: (channel: Channel) => Promise<void>;
+}
+
+type ChannelStateProps = Omit<ChannelsProps, 'channels' | 'onAdd'> & {
+  channel: Channel;
+  /** What the channel is. */
+  children: ComponentChildren;
+};
+
+/** Says whether a channel works, and lets the user test and remove it. */
+export function ChannelState({ api, channel, onRemove, children }: ChannelStateProps) {
+  const { id, site, sentAt, failingSince, disabledAt, problem = '' } = channel;
+  const test = useAction(async () => {
+    const { data } = await api.request<{ problem?: string }>(`${CHANNELS_PATH}/test`, {
+      method: 'POST',
+      body: { id },
+    });
+    if (data.problem !== undefined) {
+      throw new ExplainedError(t('account.channelRefused', { site, problem: data.problem }));
+    }
+    return t('account.channelAccepted', { site });
+  });
+  const remove = useAction(() => onRemove(channel));
+  return (
+    <>
+      {children}
+      {sentAt !== undefined && (
+        <p class="hint">{t('account.channelSent', { time: formatTime(sentAt * 1_000) })}</p>
+      )}
+      {disabledAt !== undefined && <Problem text={t('account.channelDisabled', { problem })} />}
+      {disabledAt === undefined && failingSince !== undefined && (
+        <Problem
+          text={t('account.channelFailing', { time: formatTime(failingSince * 1_000), problem })}
+        />
+      )}
+      <p class="row">
+        <Button aria-disabled={test.isRunning} onClick={() => void test.run()}>
+          {t(test.isRunning ? 'account.channelTesting' : 'account.channelTest')}
+        </Button>
+        <Button aria-disabled={remove.isRunning} onClick={() => void remove.run()}>
+          {t('account.channelRemove')}
+        </Button>
+      </p>
+      <Status text={test.success} />
+      <Problem text={test.problem ?? remove.problem} />
+    </>
+  );
+}
