@@ -47,10 +47,12 @@ export class Health {
     }
   }
 
-  /** Whether a process was suspended since a time, or had a wrong clock. @param clocks by default, of all processes */
-  isDisturbed(sinceMs: number, clocks = this.#world.instances.map(({ clock }) => clock)): boolean {
+  /** Whether a process was suspended since a time, or had a wrong clock. */
+  isDisturbed(sinceMs: number): boolean {
     this.sample();
-    return clocks.some((clock) => (this.#disturbedAtMs.get(clock) ?? -1) >= sinceMs);
+    return this.#world.instances.some(
+      ({ clock }) => (this.#disturbedAtMs.get(clock) ?? -1) >= sinceMs,
+    );
   }
 
   /** Whether nothing has failed until now that could delay this payment. */
