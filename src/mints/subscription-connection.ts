@@ -73,7 +73,11 @@ export class SubscriptionConnection {
     const { promise, resolve } = Promise.withResolvers<SubscribeOutcome>();
     this.subscriptionCount += 1;
     const id = this.subscriptionCount;
+    const timer = setTimeoutAfterPendingIo(this.#context.timing.responseTimeoutMs, () =>
+      finish('no_response'),
+    );
     const finish = (outcome: SubscribeOutcome) => {
+      clearTimeout(timer);
       this.#pendingRequests.delete(id);
       resolve(outcome);
     };
@@ -83,7 +87,6 @@ export class SubscriptionConnection {
     this.#pendingRequests.set(id, finish);
     const params = { kind, subId: `quotes-${id}`, filters: quoteIds };
     this.#context.socket.send(JSON.stringify({ jsonrpc: '2.0', id, method: 'subscribe', params }));
-    setTimeoutAfterPendingIo(this.#context.timing.responseTimeoutMs, () => finish('no_response'));
     return promise;
   }
 
