@@ -15,6 +15,7 @@ import { CLIENT_DEADLINE_MS } from './http/limits.ts';
 import { PublicOrigins } from './http/public-origins.ts';
 import { listen } from './http/server.ts';
 import { createFiatRates } from './http/web/fiat-rates.ts';
+import { translateMessage } from './http/web/page-language.ts';
 import { createLogDestination, createLogger, type Logger } from './log.ts';
 import { createMaintenanceJob } from './maintenance.ts';
 import { readDatabaseCounts } from './metrics/database-counts-store.ts';
@@ -295,6 +296,7 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
           ...shared,
           sealer: usernames.sealer,
           onSent: (outcome) => metrics?.recordNotification(outcome),
+          translate: translateMessage,
           allowPrivateNetworks,
           egress,
         })

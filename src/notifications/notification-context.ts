@@ -5,6 +5,7 @@ import type { Logger } from '../log.ts';
 import type { GuardedFetch } from '../net/guarded-fetch.ts';
 import type { Sealer } from '../sealer.ts';
 import type { DeliveryResult } from './delivery-policy.ts';
+import type { TranslateMessage } from './message-text.ts';
 
 export interface NotificationContext {
   db: Db;
@@ -13,6 +14,7 @@ export interface NotificationContext {
   /** Counts the requests to each site. */
   siteLimiter: FixedWindowRateLimiter;
   onSent: (outcome: DeliveryResult['outcome']) => void;
+  translate: TranslateMessage;
   allowPrivateNetworks: boolean;
   clock: Clock;
   monotonicMs: () => number;

@@ -1,5 +1,6 @@
 import { negotiate } from '@fastify/accept-negotiator';
 import type { FastifyRequest } from 'fastify';
+import type { TranslateMessage } from '../../notifications/message-text.ts';
 import { removeSecretKeys } from './secret-key.ts';
 import german from './texts/de.json' with { type: 'json' };
 import english from './texts/en.json' with { type: 'json' };
@@ -54,6 +55,10 @@ export function choosePageLanguage({ url, headers }: FastifyRequest): PageLangua
     })),
   };
 }
+
+/** Translates a message to a recipient. */
+export const translateMessage: TranslateMessage = (language, key, values) =>
+  LANGUAGES[CODES.find((code) => code === language) ?? 'en'].t(key, values);
 
 /** Ignores regions, as in `de-AT`. Returns English if the browser prefers no language of the pages. */
 function negotiateLanguage(header = '') {
