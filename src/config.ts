@@ -53,6 +53,8 @@ function buildConfig(read: ReadSetting) {
   const parseRateUrl = (text: string) => normaliseServerUrl(text, rateUrlRules) && text;
   // Empty only in the settings of a command, which does not use it.
   const defaultMintUrl = read('DEFAULT_MINT_URL', mintUrlSetting.default(''));
+  const secretKeySetting = parsedSetting(parseSecretKey, SECRET_KEY_PROBLEM).nullable();
+  const zapSecretKey = read('ZAP_SECRET_KEY', secretKeySetting.default(null));
   const databaseUrl = read('DATABASE_URL', postgresUrlSetting.optional());
   const listenUrl = read('DATABASE_LISTEN_URL', postgresUrlSetting.optional());
   const dataDir = read('DATA_DIR', pathSetting.default('./data'));
@@ -122,10 +124,7 @@ function buildConfig(read: ReadSetting) {
     // 0: no comments. At the maximum, a comment (12 characters per code point) and a zap request still fit into a URL.
     maxCommentLength: read('MAX_COMMENT_LENGTH', integerSetting(0, 2_000).default(255)),
     zaps: {
-      secretKey: read(
-        'ZAP_SECRET_KEY',
-        parsedSetting(parseSecretKey, SECRET_KEY_PROBLEM).nullable().default(null),
-      ),
+      secretKey: zapSecretKey,
       /** These relays get all zap receipts. The service also looks there for relay lists of recipients (NIP-65). */
       relays: read(
         'ZAP_RELAYS',
@@ -151,6 +150,8 @@ function buildConfig(read: ReadSetting) {
     },
     /** Null: with SQLite, the service generates it in the data directory if usernames have a price. */
     treasurySecret: read('TREASURY_SECRET', secretSetting),
+    /** Sends Nostr messages to recipients. */
+    notifySecretKey: read('NOTIFY_SECRET_KEY', secretKeySetting.default(zapSecretKey)),
     hasNotifications: read('NOTIFICATIONS', booleanSetting.default(true)),
     allowPrivateNetworks,
     limits: {

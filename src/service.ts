@@ -292,10 +292,13 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
   });
   const notifications =
     config.hasNotifications && usernames.sealer !== null
-      ? createNotificationsModule({
+      ? await createNotificationsModule({
           ...shared,
           sealer: usernames.sealer,
-          onSent: (outcome) => metrics?.recordNotification(outcome),
+          secretKey: config.notifySecretKey,
+          operatorRelays: config.zaps.relays,
+          getCollectUrl: () => config.web && `${publicOrigins.canonicalOrigin}/collect`,
+          onSent: (kind, outcome) => metrics?.recordNotification(kind, outcome),
           translate: translateMessage,
           allowPrivateNetworks,
           egress,

@@ -9,7 +9,7 @@ export type QuoteState = 'UNPAID' | 'EXPIRED' | 'INFLIGHT' | 'PAID' | 'ISSUED';
  */
 type UsernameStatus = 'in_use' | 'pending' | 'released' | 'reserved';
 
-export type ChannelKind = 'webhook';
+export type ChannelKind = 'webhook' | 'nostr';
 
 /** `deadline`: half of the time to collect a payment is left. `last_call`: ten minutes are left. */
 export type NotificationEvent = 'received' | 'deadline' | 'last_call' | 'collected';
@@ -199,9 +199,9 @@ export interface DatabaseSchema {
     id: string;
     pubkey: string;
     kind: ChannelKind;
-    /** Of the host that receives the messages (`getSite`). */
-    site: string;
-    /** The URL and the secret, encrypted. */
+    /** Of the host that receives the messages (`getSite`). Null: several relays receive them. */
+    site: string | null;
+    /** A URL and a secret, or what the recipient reads, encrypted. */
     sealed_target: string;
     /** Smaller payments cause no notification. */
     min_amount_sat: number;

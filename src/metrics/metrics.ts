@@ -1,4 +1,5 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import type { ChannelKind } from '../database/schema.ts';
 import type { MintPolicy } from '../mints/mint-policy.ts';
 import type { FinishedMintRequest, MintRoute } from '../mints/mint-rate-limiter.ts';
 import type { ObservedState } from '../mints/quote-responses.ts';
@@ -105,8 +106,8 @@ export class Metrics {
     }
   }
 
-  recordNotification(outcome: DeliveryResult['outcome']): void {
-    this.#metrics.notifications.inc({ channel: 'webhook', outcome });
+  recordNotification(channel: ChannelKind, outcome: DeliveryResult['outcome']): void {
+    this.#metrics.notifications.inc({ channel, outcome });
   }
 
   recordNetworkThreadStop(): void {

@@ -1,4 +1,5 @@
 import type { Event, EventTemplate } from 'nostr-tools';
+import { encrypt, getConversationKey } from 'nostr-tools/nip44';
 import { finalizeEvent, getPublicKey, setNostrWasm, verifyEvent } from 'nostr-tools/wasm';
 import { initNostrWasm } from 'nostr-wasm';
 
@@ -27,5 +28,8 @@ export async function loadEventSigner(secretKey: string) {
     pubkey: getPublicKey(secretKeyBytes),
     // A copy, because `finalizeEvent` modifies its argument.
     sign: (template: EventTemplate): Event => finalizeEvent({ ...template }, secretKeyBytes),
+    /** Encrypts a text for the owner of another key (NIP-44). */
+    encrypt: (text: string, pubkey: string): string =>
+      encrypt(text, getConversationKey(secretKeyBytes, pubkey)),
   };
 }

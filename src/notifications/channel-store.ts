@@ -1,3 +1,4 @@
+import type { ChannelKind } from '../database/schema.ts';
 import type { Db, Tx } from '../database/transaction.ts';
 
 /** A channel as its owner sees it. */
@@ -27,7 +28,7 @@ export function listChannels(db: Db, pubkey: string) {
 export function findChannel(db: Db, pubkey: string, id: string) {
   return db
     .selectFrom('notification_channels')
-    .select(['id', 'kind', 'site', 'sealed_target as sealedTarget'])
+    .select(['id', 'pubkey', 'kind', 'site', 'sealed_target as sealedTarget'])
     .where('id', '=', id)
     .where('pubkey', '=', pubkey)
     .executeTakeFirst();
@@ -45,8 +46,8 @@ export function findNewestChannel(db: Db) {
 export interface NewChannel {
   id: string;
   pubkey: string;
-  kind: 'webhook';
-  site: string;
+  kind: ChannelKind;
+  site: string | null;
   sealedTarget: string;
   minAmountSat: number;
   createdAtMs: number;

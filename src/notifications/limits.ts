@@ -15,7 +15,7 @@ export const NOTIFICATION_DELAYS = {
 
 export const NOTIFICATION_LIMITS = {
   /** Of a recipient, by kind. */
-  maxChannels: { webhook: 1 },
+  maxChannels: { webhook: 1, nostr: 1 },
   /** How often the database is searched for due notifications. */
   scanIntervalMs: SECOND_MS,
   /** Between two messages of a channel. */
@@ -43,3 +43,20 @@ export const NOTIFICATION_LIMITS = {
 
 /** The pause after a failure. Servers may ask for a longer one (`Retry-After`). */
 export const RETRY_LIMITS = { minMs: 2 * SECOND_MS, maxMs: HOUR_MS, maxRetryAfterMs: DAY_MS };
+
+/** For Nostr messages. All parts of a delivery together take less than a claim. */
+export const NOSTR_LIMITS = {
+  /** Deliveries at once. */
+  maxInFlight: 64,
+  /** Fewer than the queries of a relay connection. */
+  maxLookups: 8,
+  /** At all relays, and at those of a site. */
+  maxPublications: 256,
+  maxPublicationsPerSite: 8,
+  /** For a place among the lookups, or the publications. */
+  maxWaitMs: 5 * SECOND_MS,
+  /** For the connection, the event and an authentication. */
+  publishTimeoutMs: 15 * SECOND_MS,
+  /** Relays commonly accept events of 64 KiB. Encrypting twice makes four bytes of two. */
+  maxCommentLength: 1_000,
+};

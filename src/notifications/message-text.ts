@@ -2,7 +2,7 @@ import type { Clock } from '../clock.ts';
 import { listPayments, type Message } from './select-message.ts';
 
 /** The texts of messages that people read. */
-export type MessageTextKey =
+type MessageTextKey =
   | 'sats'
   | 'notify.test'
   | 'notify.received'

@@ -6,7 +6,7 @@ import { type Logger, logMilestone } from '../log.ts';
 import { OutageTracker } from '../outage-tracker.ts';
 import { waitAtMost } from '../wait-at-most.ts';
 import { computeChannelUpdate, type DeliveryResult } from './delivery-policy.ts';
-import { NOTIFICATION_LIMITS } from './limits.ts';
+import { NOSTR_LIMITS, NOTIFICATION_LIMITS } from './limits.ts';
 import type { NotificationContext } from './notification-context.ts';
 import {
   claimDueChannels,
@@ -24,7 +24,7 @@ export class NotificationDispatcher {
   readonly #context: NotificationContext;
   readonly #scanJob: BackgroundJob;
   readonly #activeDeliveries = new Set<Promise<void>>();
-  readonly #inFlightBySite = new KeyedCounter();
+  readonly #inFlightByGroup = new KeyedCounter();
   readonly #outage: OutageTracker;
 
   constructor(context: NotificationContext) {
@@ -45,20 +45,21 @@ export class NotificationDispatcher {
   async stop(): Promise<void> {
     await this.#scanJob.stop();
     await waitAtMost(900, Promise.all(this.#activeDeliveries));
+    await this.#context.nostr?.close();
   }
 
   async #startDueDeliveries(signal: AbortSignal): Promise<void> {
     const { db, clock } = this.#context;
-    const busySites = new Set<string>();
+    const busyGroups = new Set<string>();
     let claimed: DueChannel[];
     do {
       const limit = NOTIFICATION_LIMITS.maxInFlight - this.#activeDeliveries.size;
-      claimed = await claimDueChannels(db, clock(), { limit, busySites: [...busySites] });
+      claimed = await claimDueChannels(db, clock(), { limit, busyGroups: [...busyGroups] });
       for (const channel of claimed) {
-        if (this.#tryAcquireSite(channel.site)) {
+        if (this.#tryAcquireGroup(channel)) {
           this.#startDelivery(channel);
         } else {
-          busySites.add(channel.site);
+          busyGroups.add(getGroup(channel));
           await this.#release(channel);
         }
       }
@@ -66,12 +67,18 @@ export class NotificationDispatcher {
     this.#outage.recordSuccess();
   }
 
-  #tryAcquireSite(site: string): boolean {
-    const isBusy = this.#inFlightBySite.get(site) >= NOTIFICATION_LIMITS.maxInFlightPerSite;
-    if (isBusy || this.#context.siteLimiter.consume([{ key: site, factor: 1 }]) !== null) {
+  #tryAcquireGroup(channel: DueChannel): boolean {
+    const group = getGroup(channel);
+    const { site } = channel;
+    const max = site === null ? NOSTR_LIMITS.maxInFlight : NOTIFICATION_LIMITS.maxInFlightPerSite;
+    const isBusy = this.#inFlightByGroup.get(group) >= max;
+    if (
+      isBusy ||
+      (site !== null && this.#context.siteLimiter.consume([{ key: site, factor: 1 }]) !== null)
+    ) {
       return false;
     }
-    this.#inFlightBySite.increment(site);
+    this.#inFlightByGroup.increment(group);
     return true;
   }
 
@@ -80,7 +87,7 @@ export class NotificationDispatcher {
       .catch((error) => this.#logFailure(error))
       .finally(() => {
         this.#activeDeliveries.delete(delivery);
-        this.#inFlightBySite.decrement(channel.site);
+        this.#inFlightByGroup.decrement(getGroup(channel));
       });
     this.#activeDeliveries.add(delivery);
   }
@@ -96,7 +103,7 @@ export class NotificationDispatcher {
       return;
     }
     const result = await sendMessage(this.#context, channel, message);
-    onSent(result.outcome);
+    onSent(channel.kind, result.outcome);
     const nowMs = clock();
     const isBehind = due.length === NOTIFICATION_LIMITS.maxPerMessage;
     const update = computeChannelUpdate(channel, result, { nowMs, isBehind });
@@ -126,6 +133,11 @@ export class NotificationDispatcher {
   }
 }
 
+/** Channels that share a limit: those to a site, and all Nostr messages, each of which goes to several sites. */
+function getGroup({ site, kind }: DueChannel): string {
+  return site ?? kind;
+}
+
 function logDelivery(
   log: Logger,
   { kind, site }: DueChannel,
@@ -133,7 +145,7 @@ function logDelivery(
   { outcome, text }: DeliveryResult,
   isDisabled: boolean,
 ): void {
-  const detail = { channel: kind, site, message: id, type };
+  const detail = { channel: kind, ...(site !== null && { site }), message: id, type };
   if (outcome === 'delivered') {
     for (const { paymentHash } of notifications) {
       logMilestone(log, 'notified', paymentHash, detail);

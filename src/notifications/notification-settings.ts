@@ -11,27 +11,29 @@ import {
   type NotificationChannel,
 } from './channel-store.ts';
 import { NOTIFICATION_LIMITS } from './limits.ts';
+import type { Reader } from './message-text.ts';
 import type { NotificationContext } from './notification-context.ts';
-import { sealContext, sendMessage } from './send-message.ts';
-import { createWebhookTarget } from './webhook.ts';
+import { NO_NOSTR_MESSAGES, sealContext, sendMessage } from './send-message.ts';
+import { createWebhookTarget, type WebhookTarget } from './webhook.ts';
 
 /** A channel as its owner wants it. `id`: an existing channel, of which only the amount can change. */
 export type WantedChannel = { minAmount: number } & (
   | { id: string }
   | { kind: 'webhook'; url: string }
+  | ({ kind: 'nostr' } & Reader)
 );
 
 /**
  * Replaces the notification channels of a recipient: changes those that are named, adds new ones, and deletes all others.
  * Returns the channels, and the secrets of new webhooks by channel.
  *
- * @throws RequestError `invalid` if there are too many channels, one does not exist, or a URL is not acceptable
+ * @throws RequestError `invalid` if there are too many channels, or one does not exist or is not possible
  */
 export async function replaceChannels(
   context: NotificationContext,
   pubkey: string,
   wanted: readonly WantedChannel[],
-): Promise<{ channels: NotificationChannel[]; secrets: ReadonlyMap<string, string> }> {
+): Promise<{ channels: NotificationChannel[]; secrets: ReadonlyMap<string, string | undefined> }> {
   const created = await Promise.all(
     wanted.flatMap((channel) => ('id' in channel ? [] : createChannel(context, pubkey, channel))),
   );
@@ -70,20 +72,33 @@ export async function replaceChannels(
 async function createChannel(
   context: NotificationContext,
   pubkey: string,
-  { kind, minAmount, ...wanted }: Exclude<WantedChannel, { id: string }>,
+  wanted: Exclude<WantedChannel, { id: string }>,
 ) {
   const id = randomUUID();
-  const { site, target } = createWebhookTarget(wanted, context);
+  const { site, target } = createTarget(context, wanted);
   const row = {
     id,
     pubkey,
-    kind,
+    kind: wanted.kind,
     site,
     sealedTarget: await context.sealer.seal(sealContext(id), target),
-    minAmountSat: minAmount,
+    minAmountSat: wanted.minAmount,
     createdAtMs: context.clock(),
   };
-  return { row, secret: target.secret };
+  return { row, secret: 'secret' in target ? target.secret : undefined };
+}
+
+function createTarget(
+  context: NotificationContext,
+  wanted: Exclude<WantedChannel, { id: string }>,
+): { site: string | null; target: WebhookTarget | Reader } {
+  if (wanted.kind === 'webhook') {
+    return createWebhookTarget(wanted, context);
+  }
+  if (context.nostr === null) {
+    throw new RequestError('invalid', `channels: ${NO_NOSTR_MESSAGES}`);
+  }
+  return { site: null, target: { language: wanted.language, timeZone: wanted.timeZone } };
 }
 
 /**
@@ -100,7 +115,8 @@ export async function sendTestMessage(
   if (channel === undefined) {
     throw new RequestError('invalid', 'id: must be the id of one of your channels');
   }
-  const waitMs = context.siteLimiter.consume([{ key: channel.site, factor: 1 }]);
+  const { site } = channel;
+  const waitMs = site === null ? null : context.siteLimiter.consume([{ key: site, factor: 1 }]);
   if (waitMs !== null) {
     throw rateLimitError('This server sends too many messages to this site.', waitMs);
   }

@@ -1,21 +1,41 @@
 import type { Tx } from '../database/transaction.ts';
 import { FixedWindowRateLimiter } from '../fixed-window-rate-limiter.ts';
 import type { Egress } from '../net/egress.ts';
+import { loadEventSigner, loadEventVerifier } from '../nostr/events.ts';
 import type { NotifiedChange } from '../quotes/observation-recorder.ts';
 import { NOTIFICATION_LIMITS } from './limits.ts';
+import { NostrMessenger } from './nostr-messenger.ts';
 import type { NotificationContext } from './notification-context.ts';
 import { NotificationDispatcher } from './notification-dispatcher.ts';
 import { addNotifications, lockChannels } from './outbox-store.ts';
 import { planNotifications } from './plan-notifications.ts';
 
-export function createNotificationsModule(
-  options: Omit<NotificationContext, 'fetch' | 'siteLimiter'> & { egress: Egress },
+export async function createNotificationsModule(
+  options: Omit<NotificationContext, 'fetch' | 'siteLimiter' | 'nostr'> & {
+    egress: Egress;
+    /** Signs Nostr messages; hex. Null: there are none. */
+    secretKey: string | null;
+    operatorRelays: readonly string[];
+    getCollectUrl: () => string | null;
+  },
 ) {
+  const { egress, secretKey, operatorRelays, monotonicMs } = options;
   const { perSiteAndMinute, maxCountedSites } = NOTIFICATION_LIMITS;
+  const siteLimiter = new FixedWindowRateLimiter(perSiteAndMinute, maxCountedSites, monotonicMs);
+  const nostr =
+    secretKey === null || operatorRelays.length === 0
+      ? null
+      : new NostrMessenger({
+          ...options,
+          siteLimiter,
+          signer: await loadEventSigner(secretKey),
+          verifyEvent: await loadEventVerifier(),
+        });
   const context: NotificationContext = {
     ...options,
-    fetch: options.egress.createFetch(),
-    siteLimiter: new FixedWindowRateLimiter(perSiteAndMinute, maxCountedSites, options.monotonicMs),
+    fetch: egress.createFetch(),
+    siteLimiter,
+    nostr,
   };
   return { context, dispatcher: new NotificationDispatcher(context) };
 }

@@ -16,6 +16,7 @@ import { NOTIFICATION_LIMITS } from './limits.ts';
 /** A channel that payments are added for. */
 export interface WatchingChannel {
   id: string;
+  kind: ChannelKind;
   pubkey: string;
   minAmountSat: number;
 }
@@ -26,7 +27,7 @@ export async function lockChannels(tx: Tx, pubkeys: readonly string[]): Promise<
     return [];
   }
   const { rows } = await sql<WatchingChannel>`
-    select id, pubkey, min_amount_sat as "minAmountSat" from notification_channels
+    select id, kind, pubkey, min_amount_sat as "minAmountSat" from notification_channels
     where ${columnInValues(tx, 'pubkey', 'text', [...new Set(pubkeys)])} and disabled_at is null
     order by id
     ${lockRows(tx, 'for no key update')}
@@ -81,8 +82,10 @@ export async function addNotifications(
 /** A channel to send to. */
 export interface DueChannel {
   id: string;
+  pubkey: string;
   kind: ChannelKind;
-  site: string;
+  /** Null for Nostr messages. */
+  site: string | null;
   sealedTarget: string;
   failingSinceMs: number | null;
   lastAttemptAtMs: number | null;
@@ -92,20 +95,23 @@ export interface DueChannel {
 export async function claimDueChannels(
   db: Db,
   nowMs: number,
-  { limit, busySites }: { limit: number; busySites: readonly string[] },
+  { limit, busyGroups }: { limit: number; busyGroups: readonly string[] },
 ): Promise<DueChannel[]> {
   const claimedUntilMs = nowMs + NOTIFICATION_LIMITS.claimTimeoutMs;
   const { rows } = await sql<DueChannel>`
     with due as (
       select id from notification_channels
-      where next_attempt_at <= ${nowMs} and not ${columnInValues(db, 'site', 'text', busySites)}
+      where next_attempt_at <= ${nowMs} and not case
+        when site is null then ${columnInValues(db, 'kind', 'text', busyGroups)}
+        else ${columnInValues(db, 'site', 'text', busyGroups)}
+      end
       order by next_attempt_at limit ${limit}
       ${lockRows(db, 'for update skip locked')}
     )
     update notification_channels
     set next_attempt_at = ${claimedUntilMs}, not_before = ${claimedUntilMs}
     where ${columnInSubquery(db, 'id', sql`select id from due`)}
-    returning id, kind, site, sealed_target as "sealedTarget",
+    returning id, pubkey, kind, site, sealed_target as "sealedTarget",
       failing_since as "failingSinceMs", last_attempt_at as "lastAttemptAtMs"
   `.execute(db);
   return rows;
@@ -153,6 +159,16 @@ export async function listDueNotifications(
     order by message_id is null, message_id, due_at, due.id
   `.execute(db);
   return rows;
+}
+
+/** Returns the zap request of a payment, as its sender signed it. Null: the payment is not a zap. */
+export async function findZapRequest(db: Db, quoteRowId: number): Promise<string | null> {
+  const quote = await db
+    .selectFrom('quotes')
+    .select('zap_request as zapRequest')
+    .where('id', '=', quoteRowId)
+    .executeTakeFirst();
+  return quote?.zapRequest ?? null;
 }
 
 export interface NotificationChange {

@@ -35,6 +35,6 @@ export function planNotifications(
   return [
     ...(isNewPayment ? [plan('received', paidAtMs + NOTIFICATION_DELAYS.receivedMs)] : []),
     ...(isNewPayment && !isCollected ? reminders : []),
-    ...(isCollected ? [plan('collected', listedAtMs)] : []),
+    ...(isCollected && channel.kind === 'webhook' ? [plan('collected', listedAtMs)] : []),
   ];
 }

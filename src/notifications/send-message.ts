@@ -1,4 +1,5 @@
 import type { DeliveryResult } from './delivery-policy.ts';
+import type { Reader } from './message-text.ts';
 import type { NotificationContext } from './notification-context.ts';
 import type { DueChannel } from './outbox-store.ts';
 import type { Message } from './select-message.ts';
@@ -9,10 +10,12 @@ export function sealContext(channelId: string): string {
   return `notification channel ${channelId}`;
 }
 
+export const NO_NOSTR_MESSAGES = 'This service sends no Nostr messages.';
+
 /** Sends a message through a channel of any kind. */
 export async function sendMessage(
   context: NotificationContext,
-  { id, kind, sealedTarget }: Pick<DueChannel, 'id' | 'kind' | 'sealedTarget'>,
+  { id, pubkey, kind, sealedTarget }: Pick<DueChannel, 'id' | 'pubkey' | 'kind' | 'sealedTarget'>,
   message: Message,
 ): Promise<DeliveryResult> {
   let target: unknown;
@@ -26,5 +29,13 @@ export async function sendMessage(
   switch (kind) {
     case 'webhook':
       return await sendWebhook(context, target as WebhookTarget, message);
+    case 'nostr':
+      return (
+        (await context.nostr?.send(pubkey, target as Reader, message)) ?? {
+          outcome: 'failed',
+          text: NO_NOSTR_MESSAGES,
+          retryAfterMs: 0,
+        }
+      );
   }
 }

@@ -28,7 +28,7 @@ export const NEWEST_EVENT_LIMITS = {
   graceMs: 300,
 };
 
-/** For the relay lists of recipients (NIP-65). */
+/** For the relay lists of recipients (NIP-65, NIP-17). */
 export const RELAY_LIST_LIMITS = {
   /** Users change their relays a few times a year. */
   foundTtlMs: 60 * 60_000,
@@ -36,8 +36,8 @@ export const RELAY_LIST_LIMITS = {
   incompleteTtlMs: 60_000,
   /** A full cache uses about ten megabytes if all lists are long. */
   maxCached: 5_000,
-  /** NIP-65 recommends two to four. */
-  maxWriteRelays: 10,
+  /** NIP-65 recommends two to four, NIP-17 one to three. */
+  maxRelays: 10,
   /** Each URL takes up to 15 µs to parse. */
   maxParsedTags: 100,
 };

@@ -18,7 +18,7 @@ export interface Profile {
 interface ProfileContext {
   fetch: Pick<GuardedFetch, 'request'>;
   relayPool: Pick<RelayPool, 'query'>;
-  recipientRelays: Pick<RelayListCache, 'findWriteRelays'>;
+  recipientRelays: Pick<RelayListCache, 'find'>;
   operatorRelays: readonly string[];
   monotonicMs: () => number;
 }
@@ -63,7 +63,7 @@ export class ProfileCache {
 
   async #fetch(pubkey: string): Promise<void> {
     const { relayPool, recipientRelays, operatorRelays } = this.#context;
-    const writeRelays = await recipientRelays.findWriteRelays(pubkey);
+    const { relays: writeRelays } = await recipientRelays.find(pubkey);
     const relays = [...operatorRelays, ...writeRelays.slice(0, PROFILE_LIMITS.maxWriteRelays)];
     const filter = { kinds: [0], authors: [pubkey] };
     const { newest, isComplete } = await findNewestEvent(relayPool, [...new Set(relays)], filter);

@@ -31,7 +31,12 @@ export async function createZapsModule(options: ZapsModuleOptions) {
   const signer = secretKey === null ? null : await loadEventSigner(secretKey);
   const relayPool = new RelayPool(egress.connect, { signer, verifyEvent, clock, log });
   const receiptDispatcher = new ReceiptDispatcher({ ...options, relayPool });
-  const recipientRelays = new RelayListCache({ ...options, relayPool });
+  const recipientRelays = new RelayListCache({
+    ...options,
+    kind: 10_002,
+    relayPool,
+    allowStale: true,
+  });
   return {
     /** Returns the key that signs receipts of payments at a mint; null if they get no receipts. */
     getZapPubkey: (mintUrl: string) =>

@@ -30,14 +30,17 @@ import {
 } from '../helpers/service/test-environment.ts';
 
 const logCapture = new LogCapture('trace');
+const NOTIFY_SECRET_KEY = '3b'.repeat(32);
+
 const secrets = new Map<string, string>([
   ['JWT_SECRET', TEST_JWT_SECRET],
   ['TREASURY_SECRET', TEST_TREASURY_SECRET],
   ['ZAP_SECRET_KEY', TEST_ZAP_SECRET_KEY],
+  ['NOTIFY_SECRET_KEY', NOTIFY_SECRET_KEY],
 ]);
 
 const environment = useTestEnvironment({
-  env: { USERNAME_PRICE_SAT: '21', ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY },
+  env: { USERNAME_PRICE_SAT: '21', ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY, NOTIFY_SECRET_KEY },
   overrides: { log: logCapture.log },
 });
 let wallet: RecipientClient;

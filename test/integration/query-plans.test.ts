@@ -132,7 +132,7 @@ const CALLS: [name: string, call: StoreCall][] = [
         { channel: 'channel', quoteRowId: 1, eventType: 'received', dueAtMs: 1, giveUpAtMs: 2 },
       ]),
   ],
-  ['claims channels', (tx) => claimDueChannels(tx, 1, { limit: 10, busySites: ['shop.example'] })],
+  ['claims channels', (tx) => claimDueChannels(tx, 1, { limit: 10, busyGroups: ['shop.example'] })],
   ['lists due notifications', (tx) => listDueNotifications(tx, 'channel', 1)],
   [
     'saves changes of notifications',

@@ -69,7 +69,11 @@ const CALLS: [maxRows: number, title: string, call: (tx: Tx) => Promise<unknown>
         { channel, quoteRowId, eventType: 'deadline', dueAtMs: NOW_MS, giveUpAtMs: NOW_MS },
       ]),
   ],
-  [30, 'claiming ten channels', (tx) => claimDueChannels(tx, NOW_MS, { limit: 10, busySites: [] })],
+  [
+    30,
+    'claiming ten channels',
+    (tx) => claimDueChannels(tx, NOW_MS, { limit: 10, busyGroups: [] }),
+  ],
   [110, 'listing due notifications', (tx) => listDueNotifications(tx, 'channel-1', NOW_MS)],
   [
     2,

@@ -41,6 +41,7 @@ describe('readConfig', () => {
       JWT_SECRET: SECRET,
       TREASURY_SECRET: SECRET,
       ZAP_SECRET_KEY: '01'.repeat(32),
+      NOTIFY_SECRET_KEY: '02'.repeat(32),
     };
     expect(() => readConfig({ ...documentedSettings, ...secrets })).not.toThrow();
     expect(namesWithExamples.filter((name) => !documentedSettings[name])).toEqual([]);
@@ -117,6 +118,8 @@ describe('readConfig', () => {
         graceMs: 7 * 24 * 3_600_000,
       },
       treasurySecret: `${SECRET}, of gold`,
+      // Like ZAP_SECRET_KEY.
+      notifySecretKey: 'ab'.repeat(32),
       limits: { requestsPerMinute: 1, socketMessagesPerSecond: 0 },
       metrics: { host: '10.0.0.1', port: 9_464 },
       web: {

@@ -12,12 +12,16 @@ import {
   successEnvelope,
   unixSeconds,
 } from '../schemas.ts';
+import { LANGUAGE_CODES } from '../web/page-language.ts';
 
 const channelSchema = z
   .object({
     id: z.string(),
-    kind: z.enum(['webhook']).describe('Later versions may add kinds.'),
-    site: z.string().describe('The site that receives it, such as `example.com`.'),
+    kind: z.enum(['webhook', 'nostr']).describe('Later versions may add kinds.'),
+    site: z
+      .string()
+      .optional()
+      .describe('The site that receives it, such as `example.com`. Of a webhook.'),
     minAmount: nonNegativeInteger.describe('Sats. Smaller payments cause no notification.'),
     createdAt: unixSeconds,
     sentAt: unixSeconds.optional().describe('When the last notification was delivered.'),
@@ -33,9 +37,15 @@ const channelSchema = z
   })
   .meta({ id: 'NotificationChannel', description: 'Where a user is notified.' });
 
-const channelsResponse = successEnvelope(z.object({ channels: z.array(channelSchema) })).meta({
-  description: 'The user’s channels, the oldest first.',
-});
+const channelsResponse = successEnvelope(
+  z.object({
+    channels: z.array(channelSchema),
+    nostrPubkey: z
+      .string()
+      .optional()
+      .describe('The key that sends Nostr messages. Absent if the service sends none.'),
+  }),
+).meta({ description: 'The user’s channels, the oldest first.' });
 
 const minAmount = z
   .number({ error: 'must be a whole number of sats, at least 1' })
@@ -48,6 +58,15 @@ const minAmount = z
 const wantedChannel = z.union([
   z.object({ id: z.string().describe('An existing channel.'), minAmount }),
   z.object({ kind: z.literal('webhook'), url: z.string(), minAmount }),
+  z.object({
+    kind: z.literal('nostr'),
+    language: z.enum(LANGUAGE_CODES).default('en'),
+    timeZone: z
+      .string()
+      .refine(isTimeZone, { error: 'must be a time zone, such as Europe/Berlin' })
+      .default('UTC'),
+    minAmount,
+  }),
 ]);
 
 const getSchema = {
@@ -61,7 +80,8 @@ const replaceSchema = {
   summary: 'Change the user’s notification channels',
   description:
     'Replaces the list: keeps the channels whose ids are given, adds new ones, and deletes all others. ' +
-    'Webhooks are signed (Standard Webhooks).',
+    'Webhooks are signed (Standard Webhooks). Nostr messages are private direct messages (NIP-17) to the relays that ' +
+    'the user lists for them (kind 10050).',
   body: jsonBody({ channels: z.array(wantedChannel).max(20) }),
   response: { 200: channelsResponse, ...apiErrors(400, 401, 404, 413, 500, 503) },
 };
@@ -89,13 +109,17 @@ export const notificationRoutes: FastifyPluginAsyncZod<NotificationContext> = as
   const config = { rateLimitCategory: 'settingChanges' } as const;
   app.get(path, { schema: getSchema }, async ({ pubkey }) => {
     const channels = await listChannels(context.db, pubkey);
-    return success({ channels: channels.map((channel) => renderChannel(channel)) });
+    return success({
+      channels: channels.map((channel) => renderChannel(channel)),
+      nostrPubkey: context.nostr?.pubkey,
+    });
   });
 
   app.put(path, { schema: replaceSchema, config }, async ({ pubkey, body }) => {
     const { channels, secrets } = await replaceChannels(context, pubkey, body.channels);
     return success({
       channels: channels.map((channel) => renderChannel(channel, secrets.get(channel.id))),
+      nostrPubkey: context.nostr?.pubkey,
     });
   });
 
@@ -104,6 +128,15 @@ export const notificationRoutes: FastifyPluginAsyncZod<NotificationContext> = as
     return success({ problem: problem ?? undefined });
   });
 };
+
+function isTimeZone(text: string): boolean {
+  try {
+    new Intl.DateTimeFormat('en', { timeZone: text });
+    return true;
+  } catch {
+    return false;
+  }
+}
 
 function renderChannel(
   channel: NotificationChannel,
@@ -114,7 +147,7 @@ function renderChannel(
   return {
     id: channel.id,
     kind: channel.kind,
-    site: channel.site,
+    site: channel.site ?? undefined,
     minAmount: channel.minAmountSat,
     createdAt: toUnixSeconds(channel.createdAtMs),
     sentAt: toSeconds(channel.lastSentAtMs),

@@ -35,7 +35,7 @@ export const nip05Routes: Routes = async (app, { recipients, recipientRelays }) 
     if (!recipient?.name) {
       return { names: {}, relays: {} };
     }
-    const relays = await recipientRelays.findWriteRelays(recipient.pubkey);
+    const { relays } = await recipientRelays.find(recipient.pubkey);
     return {
       names: { [recipient.name]: recipient.pubkey },
       relays: relays.length === 0 ? {} : { [recipient.pubkey]: [...relays] },

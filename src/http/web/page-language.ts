@@ -32,7 +32,7 @@ const LANGUAGES = {
 /** Each page repeats its query for each language. The longest payment link has about 3,300 characters. */
 const MAX_URL_LENGTH = 4_000;
 
-const CODES = Object.keys(LANGUAGES) as (keyof typeof LANGUAGES)[];
+export const LANGUAGE_CODES = Object.keys(LANGUAGES) as (keyof typeof LANGUAGES)[];
 
 function prepareLanguage(code: string, texts: Texts) {
   const name = new Intl.DisplayNames(code, { type: 'language' }).of(code) ?? code;
@@ -43,12 +43,12 @@ function prepareLanguage(code: string, texts: Texts) {
 export function choosePageLanguage({ url, headers }: FastifyRequest): PageLanguage {
   const { query } = splitUrl(url.length > MAX_URL_LENGTH ? '' : removeSecretKeys(url));
   const parameter = new URLSearchParams(query).get('lang');
-  const chosen = CODES.find((code) => code === parameter);
+  const chosen = LANGUAGE_CODES.find((code) => code === parameter);
   const code = chosen ?? negotiateLanguage(headers['accept-language']);
   return {
     ...LANGUAGES[code],
     link: (path) => (chosen === undefined ? path : setLanguage(path, chosen)),
-    choices: CODES.map((choice) => ({
+    choices: LANGUAGE_CODES.map((choice) => ({
       code: choice,
       name: LANGUAGES[choice].name,
       href: setLanguage(`?${query}`, choice),
@@ -58,11 +58,11 @@ export function choosePageLanguage({ url, headers }: FastifyRequest): PageLangua
 
 /** Translates a message to a recipient. */
 export const translateMessage: TranslateMessage = (language, key, values) =>
-  LANGUAGES[CODES.find((code) => code === language) ?? 'en'].t(key, values);
+  LANGUAGES[LANGUAGE_CODES.find((code) => code === language) ?? 'en'].t(key, values);
 
 /** Ignores regions, as in `de-AT`. Returns English if the browser prefers no language of the pages. */
 function negotiateLanguage(header = '') {
-  return negotiate(header.toLowerCase().replaceAll(/-\w+/g, ''), CODES) ?? 'en';
+  return negotiate(header.toLowerCase().replaceAll(/-\w+/g, ''), LANGUAGE_CODES) ?? 'en';
 }
 
 /** Sets the parameter `lang` of a path, of a query, or of both. */

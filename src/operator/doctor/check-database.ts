@@ -100,20 +100,20 @@ async function checkTables(config: Config, db: Db): Promise<DatabaseReport> {
       }
     };
     findings.push(...(await findStartFailure('settings.treasury_secret', assertTreasurySecret)));
-    findings.push(...(await checkWebhookSecrets(config, db)));
+    findings.push(...(await checkNotificationSecret(config, db)));
   }
   return { findings, serviceState };
 }
 
-/** Checks that the service can send webhooks, whose URLs and secrets are encrypted. */
-async function checkWebhookSecrets(config: Config, db: Db): Promise<Finding[]> {
+/** Checks that the service can send notifications. Where they go is encrypted. */
+async function checkNotificationSecret(config: Config, db: Db): Promise<Finding[]> {
   const sealer = createTreasurySealer(config);
   // With SQLite, the service generates the secret.
   if (!config.hasNotifications || (sealer === null && config.database.kind === 'sqlite')) {
     return [];
   }
   if (sealer === null) {
-    const text = 'Recipients cannot add webhooks, because TREASURY_SECRET is not set';
+    const text = 'Recipients cannot be notified, because TREASURY_SECRET is not set';
     return [warning('settings.notifications', text, 'Set it, or NOTIFICATIONS=false.')];
   }
   const newest = await findNewestChannel(db);
@@ -123,8 +123,9 @@ async function checkWebhookSecrets(config: Config, db: Db): Promise<Finding[]> {
     }
     return [];
   } catch {
-    const text = 'Webhooks are not sent, because they were added with another TREASURY_SECRET';
-    const advice = 'Set the previous secret, or ask their recipients to add them again.';
+    const text =
+      'Recipients are not notified, because they asked for it with another TREASURY_SECRET';
+    const advice = 'Set the previous secret, or ask recipients to switch notifications on again.';
     return [warning('settings.notifications', text, advice)];
   }
 }

@@ -10,12 +10,17 @@ import { type Finding, ok, problem, warning } from './finding.ts';
 
 export type SettingsCheckInput = Pick<
   Config,
-  'publicOrigins' | 'trustProxy' | 'allowPrivateNetworks' | 'defaultMintUrl' | 'zaps'
+  | 'publicOrigins'
+  | 'trustProxy'
+  | 'allowPrivateNetworks'
+  | 'defaultMintUrl'
+  | 'zaps'
+  | 'notifySecretKey'
 > & { configuredCount: number; secrets: readonly string[] };
 
 export function* checkSettings(settings: SettingsCheckInput): Generator<Finding> {
   const { configuredCount, publicOrigins, trustProxy, allowPrivateNetworks, secrets } = settings;
-  const { defaultMintUrl, zaps } = settings;
+  const { defaultMintUrl, zaps, notifySecretKey } = settings;
   yield ok('settings.valid', `${configuredCount} settings are set, and all are valid`);
   if (publicOrigins.length === 0) {
     yield warning(
@@ -51,6 +56,13 @@ export function* checkSettings(settings: SettingsCheckInput): Generator<Finding>
       'settings.zap_mints',
       'ZAP_MINTS does not name DEFAULT_MINT_URL: users of the default mint cannot receive zaps',
       'Add the default mint to ZAP_MINTS, unless this is intended.',
+    );
+  }
+  if (notifySecretKey !== null && notifySecretKey !== zaps.secretKey && zaps.relays.length === 0) {
+    yield warning(
+      'settings.notify_relays',
+      'ZAP_RELAYS is not set: no Nostr messages are sent, because the relays of recipients are looked up there',
+      'Set it to relays that store relay lists, or remove NOTIFY_SECRET_KEY.',
     );
   }
   if (new Set(secrets).size < secrets.length) {

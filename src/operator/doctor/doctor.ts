@@ -45,7 +45,10 @@ export async function runDoctor(
     return [...invalid, ...unknownSettings];
   }
   onProgress('Checking; this takes up to 20 s if a host does not respond');
-  const secrets = [config.jwtSecret, config.treasurySecret, config.zaps.secretKey];
+  const { jwtSecret, treasurySecret, zaps, notifySecretKey } = config;
+  // The two Nostr keys may be the same.
+  const nostrKeys = new Set([zaps.secretKey, notifySecretKey]);
+  const secrets = [jwtSecret, treasurySecret, ...nostrKeys];
   return [
     ...checkSettings({
       ...config,

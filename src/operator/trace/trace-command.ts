@@ -322,7 +322,7 @@ function notificationToText(notification: TracedNotification, nowMs: number): st
       : ` after ${formatCount(attempts, 'attempt')}, the last at ${formatTimeWithDistance(lastAttemptAtMs, nowMs)}`;
   const dueAtMs = Math.max(notification.dueAtMs ?? 0, notification.notBeforeMs);
   const dueText = status === 'open' ? `; due ${formatTimeWithDistance(dueAtMs, nowMs)}` : '';
-  return `${event}, ${kind} to ${site}: ${NOTIFICATION_STATUS_TEXTS[status]}${attemptsText}${formatReason(lastResult)}${dueText}`;
+  return `${event}, ${kind}${site === null ? '' : ` to ${site}`}: ${NOTIFICATION_STATUS_TEXTS[status]}${attemptsText}${formatReason(lastResult)}${dueText}`;
 }
 
 const DELIVERY_STATE_TEXTS = {

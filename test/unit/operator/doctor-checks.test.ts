@@ -30,6 +30,7 @@ describe('checkSettings', () => {
     allowPrivateNetworks: false,
     defaultMintUrl: 'https://mint.example',
     zaps: { secretKey: 'a', relays: [], mints: ['https://mint.example'] },
+    notifySecretKey: 'a',
     secrets: ['a', 'b'],
   };
 
@@ -40,6 +41,7 @@ describe('checkSettings', () => {
     [{ trustProxy: [] }, ['warning settings.trust_proxy']],
     [{ allowPrivateNetworks: true }, ['warning settings.private_networks']],
     [{ defaultMintUrl: 'https://other.example' }, ['warning settings.zap_mints']],
+    [{ notifySecretKey: 'b' }, ['warning settings.notify_relays']],
     [{ secrets: ['a', 'a'] }, ['warning settings.shared_secret']],
   ])('judges settings that differ from good ones by %j', (changes, expected) => {
     const findings = checkSettings({ ...GOOD_SETTINGS, ...changes });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { parseWriteRelays, RelayListCache } from '../../../src/relays/relay-list-cache.ts';
+import { parseRelays, RelayListCache } from '../../../src/relays/relay-list-cache.ts';
 import type { RelayQueryResult } from '../../../src/relays/relay-pool.ts';
 
 // test/acceptance/public-endpoints.test.ts covers the lookups.
@@ -45,8 +45,9 @@ describe('RelayListCache', () => {
   });
 });
 
-describe('parseWriteRelays', () => {
-  const parse = (tags: string[][]) => parseWriteRelays(tags, { allowPrivateNetworks: false });
+describe('parseRelays', () => {
+  const parse = (tags: string[][]) =>
+    parseRelays(tags, { kind: 10_002, allowPrivateNetworks: false });
 
   it('returns the normalised relays that the owner writes to, once each, without invalid ones', () => {
     const tags = [
@@ -60,6 +61,17 @@ describe('parseWriteRelays', () => {
     ];
     expect(parse(tags)).toEqual(['wss://both.example', 'wss://writes.example']);
     expect(parse([])).toEqual([]);
+  });
+
+  it('returns the relays at which their owner reads private messages', () => {
+    const tags = [
+      ['relay', 'wss://inbox.example/'],
+      ['r', 'wss://no.example'],
+      ['relay', 'wss://10.0.0.1'],
+    ];
+    expect(parseRelays(tags, { kind: 10_050, allowPrivateNetworks: false })).toEqual([
+      'wss://inbox.example',
+    ]);
   });
 
   it('returns at most ten relays, from the first hundred tags', () => {
@@ -81,9 +93,11 @@ function createCache(results: Record<string, RelayQueryResult>) {
     advance: (durationMs: number) => {
       nowMs += durationMs;
     },
-    findRelays: () => cache.findWriteRelays(PUBKEY),
+    findRelays: async () => (await cache.find(PUBKEY)).relays,
   };
   const cache = new RelayListCache({
+    kind: 10_002,
+    allowStale: true,
     relayPool: {
       query: async (url: string) => {
         harness.queryCount += 1;
