@@ -148,6 +148,6 @@ export class NostrMessenger {
   }
 }
 
-const NO_LIST = 'You have no list of relays for private messages (kind 10050).';
+const NO_LIST = 'You have no list of relays for private messages (kind 10050)';
 
-const NO_ANSWER = 'The relays that may have your list of relays (kind 10050) do not respond.';
+const NO_ANSWER = 'The relays that may have your list of relays (kind 10050) do not respond';

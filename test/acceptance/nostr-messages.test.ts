@@ -138,7 +138,7 @@ it('sends nothing when a payment is collected, and a reminder if it is not', asy
 it('tells a recipient who lists no relays for private messages', async () => {
   const wallet = newWallet();
   const { id } = await addChannel(wallet, null);
-  const problem = 'You have no list of relays for private messages (kind 10050).';
+  const problem = 'You have no list of relays for private messages (kind 10050)';
   expect((await wallet.send('POST', `${PATH}/test`, { id })).body.data).toEqual({ problem });
   await pay(wallet, 'amount=21000');
   clock.advance(DELAY_MS);

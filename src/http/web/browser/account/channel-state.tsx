@@ -1,4 +1,5 @@
 import type { ComponentChildren } from 'preact';
+import { useEffect } from 'preact/hooks';
 import { ExplainedError } from '../explained-error.ts';
 import { formatTime, t } from '../translator.ts';
 import type { ApiClient } from './api-client.ts';
@@ -10,7 +11,8 @@ export const CHANNELS_PATH = '/api/v2/user/notifications';
 export interface Channel {
   id: string;
   kind: string;
-  site: string;
+  /** Of a webhook. */
+  site?: string;
   minAmount: number;
   sentAt?: number;
   failingSince?: number;
@@ -30,24 +32,31 @@ export interface ChannelsProps {
 
 type ChannelStateProps = Omit<ChannelsProps, 'channels' | 'onAdd'> & {
   channel: Channel;
+  /** Sends a test at once. */
+  isNew?: boolean;
   /** What the channel is. */
-  children: ComponentChildren;
+  children?: ComponentChildren;
 };
 
 /** Says whether a channel works, and lets the user test and remove it. */
-export function ChannelState({ api, channel, onRemove, children }: ChannelStateProps) {
-  const { id, site, sentAt, failingSince, disabledAt, problem = '' } = channel;
+export function ChannelState({ api, channel, onRemove, isNew, children }: ChannelStateProps) {
+  const { id, sentAt, failingSince, disabledAt, problem = '' } = channel;
   const test = useAction(async () => {
     const { data } = await api.request<{ problem?: string }>(`${CHANNELS_PATH}/test`, {
       method: 'POST',
       body: { id },
     });
     if (data.problem !== undefined) {
-      throw new ExplainedError(t('account.channelRefused', { site, problem: data.problem }));
+      throw new ExplainedError(t('account.channelRefused', { problem: data.problem }));
     }
-    return t('account.channelAccepted', { site });
+    return t('account.channelAccepted');
   });
   const remove = useAction(() => onRemove(channel));
+  useEffect(() => {
+    if (isNew) {
+      void test.run();
+    }
+  }, []);
   return (
     <>
       {children}

@@ -4,19 +4,27 @@ import { t } from '../translator.ts';
 import { type ApiClient, ApiError } from './api-client.ts';
 import { CHANNELS_PATH, type Channel, type ChannelsProps } from './channel-state.tsx';
 import { Problem, useLoaded } from './elements.tsx';
+import { NostrPart } from './nostr-part.tsx';
 import { WebhookPart } from './webhook-part.tsx';
+
+interface Notifications {
+  channels: Channel[];
+  /** The key with which the server writes to users. Absent if it does not. */
+  nostrPubkey?: string;
+}
 
 /** How the server notifies the user of payments. Nothing if the operator has switched this off. */
 export function NotificationsSection({ api }: { api: ApiClient }) {
-  const loaded = useLoaded(() => listChannels(api), [api]);
+  const loaded = useLoaded(() => readNotifications(api), [api]);
   const [changed, setChanged] = useState<Channel[] | null>(null);
-  const channels = changed ?? loaded.data ?? [];
+  const channels = changed ?? loaded.data?.channels ?? [];
+  const { nostrPubkey } = loaded.data ?? {};
   if (loaded.data === null && loaded.problem === null) {
     return null;
   }
   const replace = async (wanted: readonly object[]) => {
     const body = { channels: wanted };
-    const { data } = await api.request<{ channels: Channel[] }>(CHANNELS_PATH, {
+    const { data } = await api.request<Notifications>(CHANNELS_PATH, {
       method: 'PUT',
       body,
     });
@@ -31,15 +39,16 @@ export function NotificationsSection({ api }: { api: ApiClient }) {
   return (
     <Section title={t('account.notificationsTitle')}>
       <Problem text={loaded.problem} onRetry={loaded.reload} />
+      {nostrPubkey !== undefined && <NostrPart {...props} nostrPubkey={nostrPubkey} />}
       {loaded.data !== null && <WebhookPart {...props} />}
     </Section>
   );
 }
 
 /** Returns null if the operator has switched notifications off. */
-async function listChannels(api: ApiClient): Promise<Channel[] | null> {
+async function readNotifications(api: ApiClient): Promise<Notifications | null> {
   try {
-    return (await api.request<{ channels: Channel[] }>(CHANNELS_PATH)).data.channels;
+    return (await api.request<Notifications>(CHANNELS_PATH)).data;
   } catch (error) {
     if (error instanceof ApiError && error.status === 404) {
       return null;

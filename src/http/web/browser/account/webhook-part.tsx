@@ -17,7 +17,7 @@ export function WebhookPart({ channels, onAdd, ...props }: ChannelsProps) {
         <NewWebhook onUrl={(url) => onAdd({ kind: 'webhook', url })} />
       ) : (
         <ChannelState {...props} channel={webhook}>
-          <p class="breakable">{t('account.webhookSite', { site: webhook.site })}</p>
+          <p class="breakable">{t('account.webhookSite', { site: webhook.site ?? '' })}</p>
           {webhook.secret !== undefined && (
             <>
               <p>{t('account.webhookSecret')}</p>
