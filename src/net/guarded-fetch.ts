@@ -5,7 +5,7 @@ import { SiteSemaphore } from './site-semaphore.ts';
 
 export interface GuardedRequest {
   url: string;
-  /** Sent as JSON with POST. Without a body, the request is a GET. */
+  /** Sent with POST: bytes as they are, everything else as JSON. Without a body, the request is a GET. */
   body?: unknown;
   /** In addition to the usual ones. */
   headers?: Readonly<Record<string, string>>;
@@ -49,7 +49,6 @@ export class GuardedFetch {
 
   async request({ url, body, headers = {}, maxBodyBytes }: GuardedRequest): Promise<HttpResponse> {
     const { origin } = new URL(url);
-    const jsonBody = body === undefined ? null : JSON.stringify(body);
     const { totalTimeoutMs } = this.#limits;
     const deadlineMs = performance.now() + totalTimeoutMs;
     if (!(await this.#slots.acquireWithin(origin, totalTimeoutMs))) {
@@ -60,7 +59,7 @@ export class GuardedFetch {
     try {
       return await client.request({
         url,
-        jsonBody,
+        body: body instanceof Uint8Array ? body : toJson(body),
         headers,
         maxBodyBytes: Math.min(maxBodyBytes ?? Infinity, this.#limits.maxBodyBytes),
         timeoutMs: deadlineMs - performance.now(),
@@ -74,4 +73,8 @@ export class GuardedFetch {
   async close(): Promise<void> {
     await Promise.all([this.#operatorClient.close(), this.#otherClient.close()]);
   }
+}
+
+function toJson(body: unknown): string | null {
+  return body === undefined ? null : JSON.stringify(body);
 }

@@ -14,7 +14,7 @@ import { RequestFailure, type RequestFailureReason, toFailureReason } from './re
 export interface HttpRequest {
   url: string;
   /** Sent with POST; null: the request is a GET. */
-  jsonBody: string | null;
+  body: string | Uint8Array | null;
   /** In addition to the usual ones. */
   headers?: Readonly<Record<string, string>>;
   maxBodyBytes: number;
@@ -77,7 +77,7 @@ export class HttpClient {
   }
 
   /** Failures of the host are results, not exceptions. */
-  async request({ jsonBody, maxBodyBytes, ...request }: HttpRequest): Promise<HttpResponse> {
+  async request({ body, maxBodyBytes, ...request }: HttpRequest): Promise<HttpResponse> {
     const url = new URL(request.url);
     const forbiddenPart = findForbiddenPart(url, this.#policy);
     if (forbiddenPart !== null) {
@@ -88,16 +88,16 @@ export class HttpClient {
     const options: MeteredRequest = {
       origin: url.origin,
       path: url.pathname + url.search,
-      method: jsonBody === null ? 'GET' : 'POST',
+      method: body === null ? 'GET' : 'POST',
       headers: {
         accept: 'application/json',
         'accept-encoding': 'identity',
         // Some hosts reject requests without a user agent.
         'user-agent': 'nutpost',
-        ...(jsonBody !== null && { 'content-type': 'application/json' }),
+        ...(body !== null && { 'content-type': 'application/json' }),
         ...request.headers,
       },
-      body: jsonBody,
+      body,
       maxReceivedBytes: maxBodyBytes + MAX_FRAMING_BYTES,
     };
     try {

@@ -95,7 +95,7 @@ function createClient(): HttpClient {
 function sendRequest(client: HttpClient, url: string) {
   return client.request({
     url,
-    jsonBody: null,
+    body: null,
     maxBodyBytes: MAX_BODY_BYTES,
     timeoutMs: FETCH_LIMITS.totalTimeoutMs,
   });

@@ -151,7 +151,7 @@ async function connectToUnnamedHost(port: number): Promise<string[]> {
   onTestFinished(() => client.close());
   const response = await client.request({
     url: `https://${host}/`,
-    jsonBody: null,
+    body: null,
     maxBodyBytes: FETCH_LIMITS.maxBodyBytes,
     timeoutMs: FETCH_LIMITS.totalTimeoutMs,
   });

@@ -97,7 +97,7 @@ function watchRequests({ network, scheduler, referee, health }: World): void {
         other.url === url &&
         otherActor.isAlive &&
         !mayOverlap() &&
-        JSON.stringify(JSON.parse(other.jsonBody ?? '').inputs) === JSON.stringify(inputs)
+        JSON.stringify(JSON.parse(String(other.body ?? '')).inputs) === JSON.stringify(inputs)
       ) {
         referee.report('one swap per purchase', `${actor.name} and ${otherActor.name}`);
       }

@@ -81,7 +81,7 @@ export class SimulatedNetwork {
       resolve({ outcome: 'unreachable', reason: 'timed out' }),
     );
     const forget = actor.onDeath(() => this.requestsInFlight.delete(request));
-    this.onSend(actor, request.url, request.jsonBody ?? '');
+    this.onSend(actor, request.url, String(request.body ?? ''));
     this.requestsInFlight.set(request, actor);
     this.#send(request, actor, resolve);
     faults.recordStep('sends a request', actor);
@@ -97,7 +97,7 @@ export class SimulatedNetwork {
     const { scheduler, faults, history } = this.#context;
     const url = new URL(request.url);
     const host = this.#hosts.get(url.host);
-    const method = request.jsonBody === null ? 'GET' : 'POST';
+    const method = request.body === null ? 'GET' : 'POST';
     const label = `${method} ${url.host}${url.pathname}`;
     const delayMs = () => this.#delayMs(url.host);
     if (host === undefined || !host.actor.isAlive) {
@@ -116,7 +116,7 @@ export class SimulatedNetwork {
       return;
     }
     const handle = async (isRepeated: boolean) => {
-      const response = await host.handleRequest(method, url.pathname, request.jsonBody ?? '');
+      const response = await host.handleRequest(method, url.pathname, String(request.body ?? ''));
       if (isRepeated || response === null) {
         return;
       }
