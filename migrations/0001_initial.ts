@@ -270,7 +270,7 @@ async function createNotifications(db: Kysely<unknown>): Promise<void> {
     create table notification_channels (
       id text primary key,
       pubkey text not null,
-      kind text not null check (kind in ('webhook', 'nostr')),
+      kind text not null check (kind in ('webhook', 'nostr', 'web_push')),
       site text,
       sealed_target text not null,
       min_amount_sat ${int} not null check (min_amount_sat > 0),

@@ -13,6 +13,11 @@ export class Sealer {
     this.keyId = deriveKey(secret, 'nutpost sealing key id', 8).toString('hex');
   }
 
+  /** Derives another secret. @param purpose differs from those of other secrets */
+  derive(purpose: string, bytes: number): Buffer {
+    return deriveKey(this.#key, purpose, bytes);
+  }
+
   async seal(context: string, value: unknown): Promise<string> {
     return await new CompactEncrypt(Buffer.from(JSON.stringify(value)))
       .setProtectedHeader({ alg: 'dir', enc: 'A256GCM', kid: this.keyId, context })
@@ -38,6 +43,6 @@ export class Sealer {
   }
 }
 
-function deriveKey(secret: string, purpose: string, bytes: number): Buffer {
+function deriveKey(secret: string | Uint8Array, purpose: string, bytes: number): Buffer {
   return Buffer.from(hkdfSync('sha256', secret, '', purpose, bytes));
 }

@@ -300,6 +300,7 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
           getCollectUrl: () => config.web && `${publicOrigins.canonicalOrigin}/collect`,
           onSent: (kind, outcome) => metrics?.recordNotification(kind, outcome),
           translate: translateMessage,
+          getPublicOrigin: () => publicOrigins.canonicalOrigin,
           allowPrivateNetworks,
           egress,
         })

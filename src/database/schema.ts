@@ -9,7 +9,7 @@ export type QuoteState = 'UNPAID' | 'EXPIRED' | 'INFLIGHT' | 'PAID' | 'ISSUED';
  */
 type UsernameStatus = 'in_use' | 'pending' | 'released' | 'reserved';
 
-export type ChannelKind = 'webhook' | 'nostr';
+export type ChannelKind = 'webhook' | 'nostr' | 'web_push';
 
 /** `deadline`: half of the time to collect a payment is left. `last_call`: ten minutes are left. */
 export type NotificationEvent = 'received' | 'deadline' | 'last_call' | 'collected';
@@ -201,7 +201,7 @@ export interface DatabaseSchema {
     kind: ChannelKind;
     /** Of the host that receives the messages (`getSite`). Null: several relays receive them. */
     site: string | null;
-    /** A URL and a secret, or what the recipient reads, encrypted. */
+    /** A URL and keys, and what the recipient reads, encrypted. */
     sealed_target: string;
     /** Smaller payments cause no notification. */
     min_amount_sat: number;

@@ -53,7 +53,8 @@ export interface NewChannel {
   createdAtMs: number;
 }
 
-export async function addChannel(
+/** Adds a channel, or replaces the one with its id. */
+export async function saveChannel(
   tx: Tx,
   { sealedTarget, minAmountSat, createdAtMs, ...columns }: NewChannel,
 ): Promise<void> {
@@ -63,7 +64,12 @@ export async function addChannel(
     min_amount_sat: minAmountSat,
     created_at: createdAtMs,
   };
-  await tx.insertInto('notification_channels').values(row).execute();
+  const working = { failing_since: null, last_error: null, disabled_at: null };
+  await tx
+    .insertInto('notification_channels')
+    .values(row)
+    .onConflict((conflict) => conflict.column('id').doUpdateSet({ ...row, ...working }))
+    .execute();
 }
 
 export async function changeChannel(tx: Tx, id: string, minAmountSat: number): Promise<void> {

@@ -10,8 +10,12 @@ export type DeliveryResult =
   /** The receiver wants no more messages. */
   | { outcome: 'gone'; text: string };
 
-/** Reads the response to a webhook (Standard Webhooks). */
-export function toDeliveryResult(response: HttpResponse, nowMs: number): DeliveryResult {
+/** Reads the response to a message. @param goneStatuses mean that the receiver wants no more messages */
+export function toDeliveryResult(
+  response: HttpResponse,
+  nowMs: number,
+  goneStatuses: readonly number[],
+): DeliveryResult {
   if (response.outcome === 'unreachable') {
     return { outcome: 'failed', text: response.reason, retryAfterMs: 0 };
   }
@@ -20,7 +24,7 @@ export function toDeliveryResult(response: HttpResponse, nowMs: number): Deliver
   if (status >= 200 && status < 300) {
     return { outcome: 'delivered', text };
   }
-  return status === 410
+  return goneStatuses.includes(status)
     ? { outcome: 'gone', text }
     : { outcome: 'failed', text, retryAfterMs: parseRetryAfterMs(headers, nowMs) };
 }

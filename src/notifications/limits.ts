@@ -15,7 +15,7 @@ export const NOTIFICATION_DELAYS = {
 
 export const NOTIFICATION_LIMITS = {
   /** Of a recipient, by kind. */
-  maxChannels: { webhook: 1, nostr: 1 },
+  maxChannels: { webhook: 1, nostr: 1, web_push: 10 },
   /** How often the database is searched for due notifications. */
   scanIntervalMs: SECOND_MS,
   /** Between two messages of a channel. */
@@ -39,6 +39,8 @@ export const NOTIFICATION_LIMITS = {
   /** Of a response, which is ignored. Some frameworks answer with an HTML page. */
   maxResponseBytes: 64 * 1024,
   maxUrlLength: 1_024,
+  /** Characters. A lock screen shows fewer, and push services accept messages of 4 KB (RFC 8030 section 7.2). */
+  maxPushedComment: 300,
 };
 
 /** The pause after a failure. Servers may ask for a longer one (`Retry-After`). */

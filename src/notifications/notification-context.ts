@@ -8,6 +8,7 @@ import type { Sealer } from '../sealer.ts';
 import type { DeliveryResult } from './delivery-policy.ts';
 import type { TranslateMessage } from './message-text.ts';
 import type { NostrMessenger } from './nostr-messenger.ts';
+import type { VapidKeys } from './vapid-keys.ts';
 
 export interface NotificationContext {
   db: Db;
@@ -19,6 +20,8 @@ export interface NotificationContext {
   nostr: NostrMessenger | null;
   onSent: (kind: ChannelKind, outcome: DeliveryResult['outcome']) => void;
   translate: TranslateMessage;
+  vapidKeys: VapidKeys;
+  getPublicOrigin: () => string;
   allowPrivateNetworks: boolean;
   clock: Clock;
   monotonicMs: () => number;

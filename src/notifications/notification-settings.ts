@@ -3,17 +3,23 @@ import { transaction } from '../database/transaction.ts';
 import { RequestError, rateLimitError } from '../errors.ts';
 import { lockPaymentCounters } from '../recipients/user-store.ts';
 import {
-  addChannel,
   changeChannel,
   deleteChannel,
   findChannel,
   listChannels,
   type NotificationChannel,
+  saveChannel,
 } from './channel-store.ts';
 import { NOTIFICATION_LIMITS } from './limits.ts';
 import type { Reader } from './message-text.ts';
 import type { NotificationContext } from './notification-context.ts';
 import { NO_NOSTR_MESSAGES, sealContext, sendMessage } from './send-message.ts';
+import {
+  createWebPushTarget,
+  toDeviceId,
+  type WantedDevice,
+  type WebPushTarget,
+} from './web-push.ts';
 import { createWebhookTarget, type WebhookTarget } from './webhook.ts';
 
 /** A channel as its owner wants it. `id`: an existing channel, of which only the amount can change. */
@@ -21,10 +27,12 @@ export type WantedChannel = { minAmount: number } & (
   | { id: string }
   | { kind: 'webhook'; url: string }
   | ({ kind: 'nostr' } & Reader)
+  | ({ kind: 'web_push' } & WantedDevice)
 );
 
 /**
- * Replaces the notification channels of a recipient: changes those that are named, adds new ones, and deletes all others.
+ * Replaces the notification channels of a recipient: changes those that are named, adds new ones (a device replaces itself),
+ * and deletes all others.
  * Returns the channels, and the secrets of new webhooks by channel.
  *
  * @throws RequestError `invalid` if there are too many channels, or one does not exist or is not possible
@@ -48,12 +56,14 @@ export async function replaceChannels(
     }
     for (const { id } of existing) {
       const channel = kept.find((each) => each.id === id);
-      await (channel === undefined
-        ? deleteChannel(tx, id)
-        : changeChannel(tx, id, channel.minAmount));
+      if (channel !== undefined) {
+        await changeChannel(tx, id, channel.minAmount);
+      } else if (!created.some(({ row }) => row.id === id)) {
+        await deleteChannel(tx, id);
+      }
     }
     for (const { row } of created) {
-      await addChannel(tx, row);
+      await saveChannel(tx, row);
     }
     const changed = await listChannels(tx, pubkey);
     for (const [kind, max] of Object.entries(NOTIFICATION_LIMITS.maxChannels)) {
@@ -74,7 +84,7 @@ async function createChannel(
   pubkey: string,
   wanted: Exclude<WantedChannel, { id: string }>,
 ) {
-  const id = randomUUID();
+  const id = wanted.kind === 'web_push' ? toDeviceId(pubkey, wanted.subscription) : randomUUID();
   const { site, target } = createTarget(context, wanted);
   const row = {
     id,
@@ -91,9 +101,12 @@ async function createChannel(
 function createTarget(
   context: NotificationContext,
   wanted: Exclude<WantedChannel, { id: string }>,
-): { site: string | null; target: WebhookTarget | Reader } {
+): { site: string | null; target: WebhookTarget | WebPushTarget | Reader } {
   if (wanted.kind === 'webhook') {
     return createWebhookTarget(wanted, context);
+  }
+  if (wanted.kind === 'web_push') {
+    return createWebPushTarget(wanted, context);
   }
   if (context.nostr === null) {
     throw new RequestError('invalid', `channels: ${NO_NOSTR_MESSAGES}`);

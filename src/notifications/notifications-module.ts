@@ -9,9 +9,10 @@ import type { NotificationContext } from './notification-context.ts';
 import { NotificationDispatcher } from './notification-dispatcher.ts';
 import { addNotifications, lockChannels } from './outbox-store.ts';
 import { planNotifications } from './plan-notifications.ts';
+import { deriveVapidKeys } from './vapid-keys.ts';
 
 export async function createNotificationsModule(
-  options: Omit<NotificationContext, 'fetch' | 'siteLimiter' | 'nostr'> & {
+  options: Omit<NotificationContext, 'fetch' | 'siteLimiter' | 'nostr' | 'vapidKeys'> & {
     egress: Egress;
     /** Signs Nostr messages; hex. Null: there are none. */
     secretKey: string | null;
@@ -36,6 +37,7 @@ export async function createNotificationsModule(
     fetch: egress.createFetch(),
     siteLimiter,
     nostr,
+    vapidKeys: deriveVapidKeys(options.sealer),
   };
   return { context, dispatcher: new NotificationDispatcher(context) };
 }

@@ -3,6 +3,7 @@ import type { Reader } from './message-text.ts';
 import type { NotificationContext } from './notification-context.ts';
 import type { DueChannel } from './outbox-store.ts';
 import type { Message } from './select-message.ts';
+import { sendWebPush, type WebPushTarget } from './web-push.ts';
 import { sendWebhook, type WebhookTarget } from './webhook.ts';
 
 /** Binds an encrypted target to the row of its channel. */
@@ -37,5 +38,7 @@ export async function sendMessage(
           retryAfterMs: 0,
         }
       );
+    case 'web_push':
+      return await sendWebPush(context, target as WebPushTarget, message);
   }
 }

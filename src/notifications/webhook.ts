@@ -1,11 +1,9 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import { toUnixSeconds } from '../clock.ts';
-import { RequestError } from '../errors.ts';
-import { normaliseServerUrl } from '../net/server-url.ts';
-import { getSite } from '../net/site.ts';
 import { type DeliveryResult, toDeliveryResult } from './delivery-policy.ts';
 import { NOTIFICATION_LIMITS } from './limits.ts';
 import type { NotificationContext } from './notification-context.ts';
+import { parseReceiverUrl } from './receiver-url.ts';
 import { listPayments, type Message } from './select-message.ts';
 
 export interface WebhookTarget {
@@ -19,23 +17,11 @@ const SECRET_PREFIX = 'whsec_';
 /** @throws RequestError `invalid` if the URL is not acceptable */
 export function createWebhookTarget(
   { url: enteredUrl }: { url: string },
-  { allowPrivateNetworks }: Pick<NotificationContext, 'allowPrivateNetworks'>,
+  context: Pick<NotificationContext, 'allowPrivateNetworks'>,
 ): { site: string; target: WebhookTarget } {
-  const isAcceptable = normaliseServerUrl(enteredUrl, {
-    maxLength: NOTIFICATION_LIMITS.maxUrlLength,
-    scheme: 'http',
-    allowInsecure: allowPrivateNetworks,
-  });
-  // Not the normalised URL, because a program may need a slash at the end.
-  const url = URL.parse(enteredUrl)?.href;
-  if (url === undefined || isAcceptable === null) {
-    throw new RequestError(
-      'invalid',
-      'channels: the URL must be an https:// URL without user, on port 443 or from 1024 on.',
-    );
-  }
+  const { url, site } = parseReceiverUrl(enteredUrl, context);
   const secret = SECRET_PREFIX + randomBytes(32).toString('base64');
-  return { site: getSite(url, { allowPrivateNetworks }), target: { url, secret } };
+  return { site, target: { url, secret } };
 }
 
 /** Sends a signed webhook (Standard Webhooks 1.0). */
@@ -61,7 +47,7 @@ export async function sendWebhook(
     },
     maxBodyBytes: NOTIFICATION_LIMITS.maxResponseBytes,
   });
-  return toDeliveryResult(response, nowMs);
+  return toDeliveryResult(response, nowMs, [410]);
 }
 
 /**

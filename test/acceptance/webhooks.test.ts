@@ -3,7 +3,8 @@ import type { TestMint } from '../../demo/test-mint.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 import { startWebhookReceiver, verifyWebhook } from '../helpers/network/start-webhook-receiver.ts';
-import { type RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
+import { receiveListedPayment } from '../helpers/recipients/receive-listed-payment.ts';
+import type { RecipientClient } from '../helpers/recipients/recipient-client.ts';
 import { scrapeMetrics } from '../helpers/service/metrics-scrape.ts';
 import { runOperatorCommand } from '../helpers/service/run-operator-command.ts';
 import {
@@ -338,22 +339,8 @@ it('changes the minimum of a webhook, and removes it', async () => {
   expect(removed.body.data.channels).toEqual([]);
 });
 
-/** Pays an invoice, and waits until it is listed. */
-async function pay(wallet: RecipientClient, query: string, mint: TestMint = environment.mint) {
-  const path = `/.well-known/lnurlp/${wallet.npub}?${query}`;
-  const { body } = await requestJson(environment.origin, path);
-  const quote = mint.pay(body.pr);
-  const { paidAtMs } = await eventually(() =>
-    environment.database.db
-      .selectFrom('quotes')
-      .select((eb) => eb.ref('paid_at').$notNull().as('paidAtMs'))
-      .where('quote_id', '=', quote.id)
-      .where('paid_at', 'is not', null)
-      .executeTakeFirstOrThrow(),
-  );
-  // If the list was read in this second, the payment appears in the next one.
-  clock.nowMs = Math.max(clock.nowMs, paidAtMs);
-  return quote;
+function pay(wallet: RecipientClient, query: string, mint: TestMint = environment.mint) {
+  return receiveListedPayment(environment, clock, wallet, { query, mint });
 }
 
 async function waitUntilIssued(wallet: RecipientClient, quoteId: string): Promise<void> {

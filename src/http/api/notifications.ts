@@ -14,14 +14,17 @@ import {
 } from '../schemas.ts';
 import { LANGUAGE_CODES } from '../web/page-language.ts';
 
+const DEVICE_ID_TEXT =
+  'Of a device: the SHA-256 of the user’s public key, a space, and the endpoint of its subscription (hex).';
+
 const channelSchema = z
   .object({
-    id: z.string(),
-    kind: z.enum(['webhook', 'nostr']).describe('Later versions may add kinds.'),
+    id: z.string().describe(DEVICE_ID_TEXT),
+    kind: z.enum(['webhook', 'nostr', 'web_push']).describe('Later versions may add kinds.'),
     site: z
       .string()
       .optional()
-      .describe('The site that receives it, such as `example.com`. Of a webhook.'),
+      .describe('The site that receives it, such as `example.com`. Of a webhook or device.'),
     minAmount: nonNegativeInteger.describe('Sats. Smaller payments cause no notification.'),
     createdAt: unixSeconds,
     sentAt: unixSeconds.optional().describe('When the last notification was delivered.'),
@@ -44,6 +47,9 @@ const channelsResponse = successEnvelope(
       .string()
       .optional()
       .describe('The key that sends Nostr messages. Absent if the service sends none.'),
+    webPushKey: z
+      .string()
+      .describe('The `applicationServerKey` with which a browser subscribes (base64url).'),
   }),
 ).meta({ description: 'The user’s channels, the oldest first.' });
 
@@ -55,16 +61,35 @@ const minAmount = z
   .default(1)
   .meta({ type: 'integer', default: 1 });
 
+const language = z.enum(LANGUAGE_CODES).default('en');
+
+const timeZone = z
+  .string()
+  .refine(isTimeZone, { error: 'must be a time zone, such as Europe/Berlin' })
+  .default('UTC');
+
+const subscription = z
+  .object({
+    endpoint: z.string(),
+    keys: z.object({ p256dh: z.string().max(100), auth: z.string().max(100) }),
+  })
+  .describe('`PushSubscription.toJSON()` of a browser.');
+
 const wantedChannel = z.union([
   z.object({ id: z.string().describe('An existing channel.'), minAmount }),
   z.object({ kind: z.literal('webhook'), url: z.string(), minAmount }),
   z.object({
     kind: z.literal('nostr'),
-    language: z.enum(LANGUAGE_CODES).default('en'),
-    timeZone: z
-      .string()
-      .refine(isTimeZone, { error: 'must be a time zone, such as Europe/Berlin' })
-      .default('UTC'),
+    language,
+    timeZone,
+    minAmount,
+  }),
+  z.object({
+    kind: z.literal('web_push'),
+    subscription,
+    language,
+    timeZone,
+    showComment: z.boolean().default(false).describe('On the lock screen, too.'),
     minAmount,
   }),
 ]);
@@ -81,7 +106,7 @@ const replaceSchema = {
   description:
     'Replaces the list: keeps the channels whose ids are given, adds new ones, and deletes all others. ' +
     'Webhooks are signed (Standard Webhooks). Nostr messages are private direct messages (NIP-17) to the relays that ' +
-    'the user lists for them (kind 10050).',
+    'the user lists for them (kind 10050). A device (Web Push) replaces its channel with the same endpoint.',
   body: jsonBody({ channels: z.array(wantedChannel).max(20) }),
   response: { 200: channelsResponse, ...apiErrors(400, 401, 404, 413, 500, 503) },
 };
@@ -107,19 +132,17 @@ export const notificationRoutes: FastifyPluginAsyncZod<NotificationContext> = as
 ) => {
   const path = '/api/v2/user/notifications';
   const config = { rateLimitCategory: 'settingChanges' } as const;
+  const keys = { nostrPubkey: context.nostr?.pubkey, webPushKey: context.vapidKeys.publicKey };
   app.get(path, { schema: getSchema }, async ({ pubkey }) => {
     const channels = await listChannels(context.db, pubkey);
-    return success({
-      channels: channels.map((channel) => renderChannel(channel)),
-      nostrPubkey: context.nostr?.pubkey,
-    });
+    return success({ channels: channels.map((channel) => renderChannel(channel)), ...keys });
   });
 
   app.put(path, { schema: replaceSchema, config }, async ({ pubkey, body }) => {
     const { channels, secrets } = await replaceChannels(context, pubkey, body.channels);
     return success({
       channels: channels.map((channel) => renderChannel(channel, secrets.get(channel.id))),
-      nostrPubkey: context.nostr?.pubkey,
+      ...keys,
     });
   });
 

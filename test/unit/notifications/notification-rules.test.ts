@@ -167,7 +167,7 @@ describe('toDeliveryResult', () => {
   ])('reads "Retry-After: %s" as %i seconds', (value, seconds) => {
     const headers = new Map([['retry-after', value]]);
     const response = { outcome: 'responded', status: 503, headers, json: null, text: '' } as const;
-    expect(toDeliveryResult(response, NOW_MS)).toEqual({
+    expect(toDeliveryResult(response, NOW_MS, [])).toEqual({
       outcome: 'failed',
       text: 'HTTP 503',
       retryAfterMs: seconds * SECOND_MS,
