@@ -16,6 +16,7 @@ const ENTRY_POINTS = [
   'common.ts',
   'payment.ts',
   'invoice.ts',
+  'service-worker.ts',
   'account/account.tsx',
   'collect/collect.tsx',
 ];

@@ -47,8 +47,9 @@ export async function prepareAssets(branding: Branding): Promise<Assets> {
     }
     const manifest = {
       name: siteName,
-      start_url: '/',
-      display: 'minimal-ui',
+      // Recipients install it. iPhones and iPads show notifications only of pages that are installed as `standalone`.
+      start_url: '/account',
+      display: 'standalone',
       background_color: COLOR_SCHEMES.light.background,
       icons: icons.manifestIcons.map(({ name, sizes }) => ({ src: getPath(name), sizes })),
     };

@@ -301,6 +301,15 @@ function serveAssets(app: FastifyInstance, assets: Assets): void {
     reply.header('cache-control', isCurrent ? 'public, max-age=31536000, immutable' : 'no-store');
     return sendStaticFile(file, request, reply);
   });
+  // A service worker is responsible for the pages below its own path.
+  app.get('/service-worker.js', async (request, reply) => {
+    const file = (await assets.load()).get('service-worker.js');
+    if (file === undefined) {
+      throw notFoundError();
+    }
+    setPageHeaders(reply);
+    return sendStaticFile(file, request, reply);
+  });
   for (const [path, file] of assets.wellKnownFiles) {
     app.get(path, (request, reply) => {
       setPageHeaders(reply);

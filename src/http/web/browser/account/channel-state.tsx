@@ -7,13 +7,14 @@ import { Button, Problem, Status, useAction } from './elements.tsx';
 
 export const CHANNELS_PATH = '/api/v2/user/notifications';
 
-/** `failingSince` and `sentAt` are Unix seconds. */
+/** Times are Unix seconds. */
 export interface Channel {
   id: string;
   kind: string;
-  /** Of a webhook. */
+  /** Of a webhook or a device. */
   site?: string;
   minAmount: number;
+  createdAt: number;
   sentAt?: number;
   failingSince?: number;
   problem?: string;

@@ -1,8 +1,9 @@
 import { useState } from 'preact/hooks';
 import { Section } from '../../elements.ts';
 import { t } from '../translator.ts';
-import { type ApiClient, ApiError } from './api-client.ts';
+import { type ApiClient, ApiError, type Session } from './api-client.ts';
 import { CHANNELS_PATH, type Channel, type ChannelsProps } from './channel-state.tsx';
+import { DevicePart } from './device-part.tsx';
 import { Problem, useLoaded } from './elements.tsx';
 import { NostrPart } from './nostr-part.tsx';
 import { WebhookPart } from './webhook-part.tsx';
@@ -11,10 +12,12 @@ interface Notifications {
   channels: Channel[];
   /** The key with which the server writes to users. Absent if it does not. */
   nostrPubkey?: string;
+  /** The `applicationServerKey` with which browsers subscribe. */
+  webPushKey: string;
 }
 
 /** How the server notifies the user of payments. Nothing if the operator has switched this off. */
-export function NotificationsSection({ api }: { api: ApiClient }) {
+export function NotificationsSection({ api, user }: Session) {
   const loaded = useLoaded(() => readNotifications(api), [api]);
   const [changed, setChanged] = useState<Channel[] | null>(null);
   const channels = changed ?? loaded.data?.channels ?? [];
@@ -39,8 +42,13 @@ export function NotificationsSection({ api }: { api: ApiClient }) {
   return (
     <Section title={t('account.notificationsTitle')}>
       <Problem text={loaded.problem} onRetry={loaded.reload} />
-      {nostrPubkey !== undefined && <NostrPart {...props} nostrPubkey={nostrPubkey} />}
-      {loaded.data !== null && <WebhookPart {...props} />}
+      {loaded.data !== null && (
+        <>
+          <DevicePart {...props} user={user} webPushKey={loaded.data.webPushKey} />
+          {nostrPubkey !== undefined && <NostrPart {...props} nostrPubkey={nostrPubkey} />}
+          <WebhookPart {...props} />
+        </>
+      )}
     </Section>
   );
 }
