@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { installChromium } from './chromium.ts';
 import { buildImage, installImageTools } from './container-image.ts';
+import { installNostrPrograms } from './nostr-relay.ts';
 import { installNutshell } from './nutshell.ts';
 import { installPatroniCluster } from './patroni-cluster.ts';
 import { startPgBouncer } from './pgbouncer.ts';
@@ -43,6 +44,7 @@ const SUITES: Readonly<Record<string, Suite>> = {
     projects: ['mints'],
     install: async () => {
       await installNutshell();
+      await installNostrPrograms();
       await installChromium();
     },
     maxWorkers: 2,
