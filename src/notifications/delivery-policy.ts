@@ -1,5 +1,6 @@
+import type { CountedKey } from '../fixed-window-rate-limiter.ts';
 import type { HttpResponse } from '../net/http-client.ts';
-import { NOTIFICATION_LIMITS, RETRY_LIMITS } from './limits.ts';
+import { NOTIFICATION_LIMITS, PUSH_SERVICE_SITES, RETRY_LIMITS } from './limits.ts';
 import type { ChannelUpdate, DueChannel } from './outbox-store.ts';
 
 /** The result of sending a message. `text`: what the server answered, or why it did not. */
@@ -27,6 +28,12 @@ export function toDeliveryResult(
   return goneStatuses.includes(status)
     ? { outcome: 'gone', text }
     : { outcome: 'failed', text, retryAfterMs: parseRetryAfterMs(headers, nowMs) };
+}
+
+/** Returns as what a request to a site is counted. */
+export function toSiteKey(site: string): CountedKey {
+  const isPushService = PUSH_SERVICE_SITES.includes(site);
+  return { key: site, factor: isPushService ? NOTIFICATION_LIMITS.pushServiceFactor : 1 };
 }
 
 /** Seconds, or a date (RFC 9110 section 10.2.3). */

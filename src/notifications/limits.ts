@@ -35,6 +35,8 @@ export const NOTIFICATION_LIMITS = {
   maxInFlightPerSite: 8,
   /** Requests per minute to a site: a person with many keys must not direct a flood at a server. */
   perSiteAndMinute: 120,
+  /** Times as many to a push service, which all devices with a browser share. Otherwise, one person could delay the others. */
+  pushServiceFactor: 50,
   maxCountedSites: 10_000,
   /** Of a response, which is ignored. Some frameworks answer with an HTML page. */
   maxResponseBytes: 64 * 1024,
@@ -62,3 +64,6 @@ export const NOSTR_LIMITS = {
   /** Relays commonly accept events of 64 KiB. Encrypting twice makes four bytes of two. */
   maxCommentLength: 1_000,
 };
+
+/** Of Chrome, Firefox, Safari and Edge. */
+export const PUSH_SERVICE_SITES = ['googleapis.com', 'mozilla.com', 'apple.com', 'windows.com'];

@@ -5,7 +5,7 @@ import { KeyedCounter } from '../keyed-counter.ts';
 import { type Logger, logMilestone } from '../log.ts';
 import { OutageTracker } from '../outage-tracker.ts';
 import { waitAtMost } from '../wait-at-most.ts';
-import { computeChannelUpdate, type DeliveryResult } from './delivery-policy.ts';
+import { computeChannelUpdate, type DeliveryResult, toSiteKey } from './delivery-policy.ts';
 import { NOSTR_LIMITS, NOTIFICATION_LIMITS } from './limits.ts';
 import type { NotificationContext } from './notification-context.ts';
 import {
@@ -74,7 +74,7 @@ export class NotificationDispatcher {
     const isBusy = this.#inFlightByGroup.get(group) >= max;
     if (
       isBusy ||
-      (site !== null && this.#context.siteLimiter.consume([{ key: site, factor: 1 }]) !== null)
+      (site !== null && this.#context.siteLimiter.consume([toSiteKey(site)]) !== null)
     ) {
       return false;
     }

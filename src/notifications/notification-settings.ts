@@ -10,6 +10,7 @@ import {
   type NotificationChannel,
   saveChannel,
 } from './channel-store.ts';
+import { toSiteKey } from './delivery-policy.ts';
 import { NOTIFICATION_LIMITS } from './limits.ts';
 import type { Reader } from './message-text.ts';
 import type { NotificationContext } from './notification-context.ts';
@@ -129,7 +130,7 @@ export async function sendTestMessage(
     throw new RequestError('invalid', 'id: must be the id of one of your channels');
   }
   const { site } = channel;
-  const waitMs = site === null ? null : context.siteLimiter.consume([{ key: site, factor: 1 }]);
+  const waitMs = site === null ? null : context.siteLimiter.consume([toSiteKey(site)]);
   if (waitMs !== null) {
     throw rateLimitError('This server sends too many messages to this site.', waitMs);
   }

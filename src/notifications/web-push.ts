@@ -1,6 +1,7 @@
 import { createHash, ECDH } from 'node:crypto';
 import webPush from 'web-push';
 import { RequestError } from '../errors.ts';
+import { toDisplayText } from '../untrusted-text.ts';
 import { type DeliveryResult, toDeliveryResult } from './delivery-policy.ts';
 import { NOTIFICATION_LIMITS } from './limits.ts';
 import { type Reader, writeMessageText } from './message-text.ts';
@@ -90,21 +91,19 @@ function toPayload(
   { showComment, ...reader }: DeviceSettings,
   { notifications, ...message }: Message,
 ) {
-  const shortened = notifications.map(({ comment, ...payment }) => ({
+  const shown = notifications.map(({ comment, ...payment }) => ({
     ...payment,
-    comment: comment && shorten(comment),
+    comment: toDisplayText(comment ?? '', NOTIFICATION_LIMITS.maxPushedComment) || null,
   }));
-  const text = writeMessageText(context, { ...message, notifications: shortened }, reader, {
+  const text = writeMessageText(context, { ...message, notifications: shown }, reader, {
     hasComment: showComment,
     payer: null,
   });
-  return { ...text, url: `/collect?${new URLSearchParams({ lang: reader.language })}` };
-}
-
-function shorten(comment: string): string {
-  const characters = [...comment];
-  const max = NOTIFICATION_LIMITS.maxPushedComment;
-  return characters.length > max ? `${characters.slice(0, max - 1).join('')}…` : comment;
+  return {
+    id: message.id,
+    ...text,
+    url: `/collect?${new URLSearchParams({ lang: reader.language })}`,
+  };
 }
 
 /** Returns how long a push service keeps the message for a device that is off: while one of its payments can be collected. */

@@ -139,7 +139,11 @@ describe('every page', () => {
     expect(html).toContain('content="#171513" media="(prefers-color-scheme: dark)"');
     const manifestPath = assets.find((path) => path.endsWith('.webmanifest')) ?? '';
     const manifest = await (await open(manifestPath)).json();
-    expect(manifest).toMatchObject({ name: 'nutpost', start_url: '/' });
+    expect(manifest).toMatchObject({
+      name: 'nutpost',
+      start_url: '/account',
+      display: 'standalone',
+    });
     const icons: [string, number][] = [
       ['/favicon.ico', 192],
       ['/apple-touch-icon.png', 180],

@@ -61,6 +61,7 @@ it('encrypts a notification for the browser, and identifies itself to the push s
   });
   const shown = browser.decrypt(message);
   expect(shown).toEqual({
+    id: expect.stringMatching(/^msg_/),
     title: '21 Sats erhalten',
     text: expect.stringMatching(new RegExp(`^„Tisch 4“ Abholen bis .*${time}\\.$`)),
     url: '/collect?lang=de',
@@ -130,7 +131,7 @@ it('keeps a message with long comments below 3 KB', async () => {
   clock.advance(DELAY_MS);
   const message = await messages.next();
   expect(message.body.length).toBeLessThan(3_000);
-  expect(browser.decrypt(message).text).toMatch(/^“\u{1f95c}{299}…” Collect until/u);
+  expect(browser.decrypt(message).text).toMatch(/^“\u{1f95c}{150}” Collect until/u);
 });
 
 it.each([404, 410])('stops using a device after the status %i', async (status) => {

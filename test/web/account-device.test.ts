@@ -46,6 +46,18 @@ it('adds this device, which shows a payment, and opens the page for collecting',
   await press('Remove');
   await notifications.getByRole('button', { name: 'Tell me on this device' }).waitFor();
   expect((await wallet.get('/api/v2/user/notifications')).body.data.channels).toEqual([]);
+  expect(await page.evaluate('globalThis.hasUnsubscribed')).toBeUndefined();
+
+  await press('Tell me on this device');
+  await notifications.getByText('The test was accepted.').waitFor();
+  await environment.database.db
+    .updateTable('notification_channels')
+    .set({ disabled_at: Date.now(), last_error: 'HTTP 410' })
+    .execute();
+  await page.reload();
+  await notifications.getByText('or is gone (HTTP 410)').waitFor();
+  await press('Remove');
+  await expect.poll(() => page.evaluate('globalThis.hasUnsubscribed')).toBe(true);
 });
 
 it('lists other devices, and says why this one cannot be added', async () => {
@@ -88,7 +100,8 @@ it('explains that the browser reaches no push service, and that the user has not
 async function stubPushService(page: Page, { subscription }: SubscribedBrowser): Promise<void> {
   const json = JSON.stringify(subscription);
   await page.addInitScript(`
-    const subscribe = async () => ({ ...${json}, toJSON: () => (${json}) });
+    const unsubscribe = async () => { globalThis.hasUnsubscribed = true; };
+    const subscribe = async () => ({ ...${json}, toJSON: () => (${json}), unsubscribe });
     Object.assign(PushManager.prototype, { subscribe, getSubscription: subscribe });`);
 }
 

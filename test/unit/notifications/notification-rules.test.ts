@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import {
   computeChannelUpdate,
   toDeliveryResult,
+  toSiteKey,
 } from '../../../src/notifications/delivery-policy.ts';
 import type { DueNotification } from '../../../src/notifications/outbox-store.ts';
 import { planNotifications } from '../../../src/notifications/plan-notifications.ts';
@@ -155,6 +156,11 @@ describe('computeChannelUpdate', () => {
       });
     }
   });
+});
+
+it('counts more requests to push services, which many recipients share', () => {
+  expect(toSiteKey('googleapis.com').factor).toBeGreaterThan(10);
+  expect(toSiteKey('shop.example').factor).toBe(1);
 });
 
 describe('toDeliveryResult', () => {

@@ -17,7 +17,7 @@ interface Tab {
 interface WorkerEvent extends Event {
   waitUntil(promise: Promise<unknown>): void;
   /** Of a push message. */
-  data: { json(): { title: string; text: string; url: string } };
+  data: { json(): { id: string; title: string; text: string; url: string } };
   /** That was clicked. */
   notification: Notification;
 }
@@ -25,8 +25,10 @@ interface WorkerEvent extends Event {
 const { registration, clients } = self as unknown as WorkerScope;
 
 on('push', (event) => {
-  const { title, text, url } = event.data.json();
-  return registration.showNotification(title, { body: text, data: url, icon: '/favicon.ico' });
+  const { id, title, text, url } = event.data.json();
+  // A message that is sent again after a crash replaces itself.
+  const options = { tag: id, body: text, data: url, icon: '/favicon.ico' };
+  return registration.showNotification(title, options);
 });
 
 on('notificationclick', async ({ notification }) => {

@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { ExplainedError } from '../explained-error.ts';
 import { formatTime, language, t } from '../translator.ts';
 import type { User } from './api-client.ts';
-import { ChannelState, type ChannelsProps } from './channel-state.tsx';
+import { type Channel, ChannelState, type ChannelsProps } from './channel-state.tsx';
 import { Button, Problem, useAction, useLoaded } from './elements.tsx';
 
 type DevicePartProps = ChannelsProps & {
@@ -23,6 +23,13 @@ export function DevicePart({ user, webPushKey, channels, onAdd, ...props }: Devi
     setAddedId(await toDeviceId(pubkey, subscription));
     await onAdd({ kind: 'web_push', subscription, language, timeZone, showComment });
   };
+  const remove = async (channel: Channel) => {
+    await props.onRemove(channel);
+    if (channel.disabledAt !== undefined) {
+      // Its endpoint is gone. Without this, the browser would return it again.
+      await (await findSubscription())?.unsubscribe();
+    }
+  };
   const devices = channels.filter(({ kind }) => kind === 'web_push');
   const thisDevice = devices.find((device) => device.id === id);
   return (
@@ -32,7 +39,7 @@ export function DevicePart({ user, webPushKey, channels, onAdd, ...props }: Devi
       {!isSupported && <p class="hint">{t('account.deviceUnsupported')}</p>}
       {isSupported && isBlocked() && <Problem text={t('account.deviceBlocked')} />}
       {thisDevice !== undefined && (
-        <ChannelState {...props} channel={thisDevice} isNew={addedId !== null}>
+        <ChannelState {...props} onRemove={remove} channel={thisDevice} isNew={addedId !== null}>
           <p>{t('account.deviceHere')}</p>
         </ChannelState>
       )}
@@ -85,9 +92,13 @@ function isBlocked(): boolean {
 
 /** Returns the id of the channel that this browser has, or had; empty if it has no subscription. */
 async function findDeviceId(pubkey: string): Promise<string> {
-  const registration = isSupported ? await navigator.serviceWorker.getRegistration() : undefined;
-  const subscription = await registration?.pushManager.getSubscription();
+  const subscription = await findSubscription();
   return subscription ? await toDeviceId(pubkey, subscription) : '';
+}
+
+async function findSubscription() {
+  const registration = isSupported ? await navigator.serviceWorker.getRegistration() : undefined;
+  return await registration?.pushManager.getSubscription();
 }
 
 /** As `toDeviceId` of the server. */
