@@ -54,7 +54,7 @@ export function checkPayments(world: World): void {
     if (deadlineMs < scheduler.nowMs) {
       referee.report(
         change === 'paid' ? 'every payment is listed' : 'states become current',
-        `${payment.quoteId} of payer ${payment.invoice.number}, paid at ${formatSeconds(payment.paidAtMs)}`,
+        `${payment.quoteId} of ${payment.invoice.payer}, paid at ${formatSeconds(payment.paidAtMs)}`,
       );
     }
   }

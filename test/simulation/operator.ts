@@ -186,7 +186,7 @@ export class Operator {
       history.add(this.#actor, () => `has moved ${found.size} payments`);
       for (const { quoteId, invoice } of listed) {
         if (!found.has(`${invoice.recipient.pubkey} ${quoteId}`)) {
-          referee.report('an archive has all payments', `${quoteId} of payer ${invoice.number}`);
+          referee.report('an archive has all payments', `${quoteId} of ${invoice.payer}`);
         }
       }
     } finally {

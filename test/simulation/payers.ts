@@ -9,7 +9,7 @@ import { createZapRequest } from './zap-requests.ts';
 /** Starts a payer, who requests one invoice and pays it. */
 export function startPayer(world: World, number: number, recipient: NostrKey): void {
   const { random, zapReferee, relays, recipients } = world;
-  const payment = { number, recipient, amountSat: random.integer(1, 2_000) };
+  const payment = { recipient, amountSat: random.integer(1, 2_000) };
   const isZap = zapReferee !== null && random.chance(0.15);
   const zapRequest = isZap
     ? createZapRequest(random, random.pick(recipients), relays, payment)
@@ -19,7 +19,11 @@ export function startPayer(world: World, number: number, recipient: NostrKey): v
   for (const name of names) {
     const actor = new Actor(`${name}-${number}`);
     world.scheduler.start(actor, async () => {
-      const invoice = await requestInvoice(world, actor, { ...payment, zapRequest });
+      const invoice = await requestInvoice(world, actor, {
+        ...payment,
+        payer: actor.name,
+        zapRequest,
+      });
       if (invoice !== null) {
         await pay(world, actor, invoice);
         await checkVerify(world, invoice);
@@ -31,7 +35,7 @@ export function startPayer(world: World, number: number, recipient: NostrKey): v
 async function requestInvoice(
   world: World,
   actor: Actor,
-  details: Pick<Invoice, 'number' | 'recipient' | 'amountSat' | 'zapRequest'>,
+  details: Pick<Invoice, 'payer' | 'recipient' | 'amountSat' | 'zapRequest'>,
 ): Promise<Invoice | null> {
   const { scheduler, random, proxy, truth, referee, history, zapReferee } = world;
   const { recipient, amountSat, zapRequest } = details;

@@ -13,10 +13,8 @@ export function renderTimeline(world: World, only: string | null): string[] {
   }
   const invoice = world.truth.invoices.find(
     (candidate) =>
-      only === payerName(candidate) ||
-      [...idsOf(candidate)].some(
-        ([id, kind]) => only === id || only === `${kind}-${candidate.number}`,
-      ),
+      only === candidate.payer ||
+      [...idsOf(candidate)].some(([id, name]) => only === id || only === name),
   );
   if (invoice === undefined) {
     return [];
@@ -25,7 +23,7 @@ export function renderTimeline(world: World, only: string | null): string[] {
   const wallets = world.wallets.filter(({ key }) => key.pubkey === pubkey);
   const concerns = createFilter(
     [...idsOf(invoice).keys()],
-    [payerName(invoice), ...wallets.map(({ actor }) => actor.name)],
+    [invoice.payer, ...wallets.map(({ actor }) => actor.name)],
   );
   return world.history.lines.filter(concerns).map(render);
 }
@@ -34,13 +32,13 @@ export function renderTimeline(world: World, only: string | null): string[] {
 export function renderEnd(world: World, { text, atMs }: Violation): string[] {
   const names = nameIds(world);
   const invoice = world.truth.invoices.find((candidate) =>
-    containsWord(text, [payerName(candidate), ...idsOf(candidate).keys()]),
+    containsWord(text, [candidate.payer, ...idsOf(candidate).keys()]),
   );
   const lines = world.history.lines.filter((line) => line.atMs <= atMs);
   const related =
     invoice === undefined
       ? lines
-      : lines.filter(createFilter([...idsOf(invoice).keys()], [payerName(invoice)]));
+      : lines.filter(createFilter([...idsOf(invoice).keys()], [invoice.payer]));
   const selected = new Set(related.slice(-LINES_OF_PAYMENT));
   const firstMs = [...selected][0]?.atMs ?? 0;
   const faults = lines.filter((line) => line.actor === FAULT && line.atMs >= firstMs);
@@ -70,20 +68,21 @@ export function nameIds(world: World): Map<string, string> {
     names.set(pubkey, `recipient-${index}`).set(npub, `recipient-${index}`);
   }
   for (const invoice of world.truth.invoices) {
-    for (const [id, kind] of idsOf(invoice)) {
-      names.set(id, `${kind}-${invoice.number}`);
+    for (const [id, name] of idsOf(invoice)) {
+      names.set(id, name);
     }
   }
   return names;
 }
 
-/** All ids of an invoice, and what they are. */
-function idsOf({ request, quoteId, verifyPath }: Invoice): Map<string, string> {
+/** All ids of an invoice, and their names. */
+function idsOf({ payer, request, quoteId, verifyPath }: Invoice): Map<string, string> {
+  const name = (kind: string) => payer.replace('payer', kind);
   return new Map([
-    [request, 'invoice'],
-    [quoteId, 'quote'],
-    [readPaymentHash(request), 'payment'],
-    [verifyPath.split('/').at(-1) ?? '', 'verify'],
+    [request, name('invoice')],
+    [quoteId, name('quote')],
+    [readPaymentHash(request), name('payment')],
+    [verifyPath.split('/').at(-1) ?? '', name('verify')],
   ]);
 }
 
@@ -91,8 +90,4 @@ function idsOf({ request, quoteId, verifyPath }: Invoice): Map<string, string> {
 function readPaymentHash(request: string): string {
   const { words } = bech32.decode(request as `${string}1${string}`, false);
   return Buffer.from(bech32.fromWords(words.slice(65, 117))).toString('hex');
-}
-
-function payerName({ number }: Invoice): string {
-  return `payer-${number}`;
 }

@@ -5,7 +5,8 @@ import type { ZapRequest } from './zap-requests.ts';
 
 /** What really happened. Only actors outside the service write it, so it shares no code with the service. */
 export interface Invoice {
-  number: number;
+  /** `payer-12`, or `same-payer-12`, who uses the zap request of `payer-12` again. */
+  payer: string;
   recipient: NostrKey;
   mint: SimulatedMint;
   amountSat: number;
