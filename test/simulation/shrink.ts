@@ -2,8 +2,8 @@ import type { SeedResult, SeedRun } from './run-seeds.ts';
 import type { SeedProcess } from './seed-process.ts';
 
 /**
- * Leaves out fault kinds, then actors, as long as the same rule breaks. What is left out changes what happens to the
- * rest, so the result is small, but maybe not the smallest.
+ * Leaves out what follows the faults, then fault kinds, then actors, as long as the same rule breaks. What is left out
+ * changes what happens to the rest, so the result is small, but maybe not the smallest.
  */
 export async function shrink(
   process: SeedProcess,
@@ -16,6 +16,13 @@ export async function shrink(
     Date.now() < deadlineMs &&
     (await process.run(candidate)).violations.some((violation) => violation.rule === rule);
   let smallest: SeedRun = { ...run, history: 'none', without: [], only: failed.kinds };
+  for (const [name, least] of Object.entries(NO_LATER_PHASES)) {
+    const scenario = { ...smallest.scenario, [name]: least };
+    const hasPhase = failed.scenario[name as keyof typeof NO_LATER_PHASES] !== least;
+    if (hasPhase && (await stillBreaks({ ...smallest, scenario }))) {
+      smallest = { ...smallest, scenario };
+    }
+  }
   for (let size = failed.kinds.length; size >= 1; size = Math.floor(size / 2)) {
     for (let start = 0; start < (smallest.only?.length ?? 0); ) {
       const only = (smallest.only ?? []).toSpliced(start, size);
@@ -43,6 +50,9 @@ export async function shrink(
   }
   return smallest;
 }
+
+/** First, because these phases take most of the time. */
+const NO_LATER_PHASES = { outageHours: 0, hasCalmPhase: false, checksLeaks: false };
 
 const FEWEST_ACTORS = {
   payments: 1,
