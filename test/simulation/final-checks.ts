@@ -170,7 +170,7 @@ function checkUpdates(
       ? (listedAtMs ?? Number.POSITIVE_INFINITY)
       : referee.getListedAsIssuedMs(quoteId);
   const isOpen = session.endedAtMs === null;
-  const isDue = shownAtMs + (isOpen ? 10_000 : RESTART_MS) < endedAtMs;
+  const isDue = shownAtMs + (isOpen ? MAX_DELAY_MS : RESTART_MS) < endedAtMs;
   // A process that was suspended sent nothing.
   const mustBeSent = isDue && (isOpen || !health.isDisturbed(shownAtMs));
   if (isNew && mustBeSent && (firstAtMs ?? Number.POSITIVE_INFINITY) > shownAtMs + MAX_DELAY_MS) {
