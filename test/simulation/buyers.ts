@@ -17,13 +17,13 @@ export interface Attempt {
 
 /** What one or two buyers do with one or two tokens. No other story has the same buyers, tokens or names. */
 export interface Story {
-  title: string;
+  title: Title;
   attempts: Attempt[];
   tokens: Token[];
 }
 
 /** The numbers of the buyer, the token and the name of each attempt. */
-const STORIES: Record<string, [buyer: number, token: number, name: number][]> = {
+const STORIES = {
   'a buyer pays once': [[0, 0, 0]],
   'a buyer pays with a token that cannot pay': [[0, 0, 0]],
   'a buyer sends a request twice': [
@@ -52,13 +52,15 @@ const STORIES: Record<string, [buyer: number, token: number, name: number][]> = 
   ],
   'a buyer gives up': [[0, 0, 0]],
   'a buyer pays somebody else too': [[0, 0, 0]],
-};
+} satisfies Record<string, [buyer: number, token: number, name: number][]>;
+
+export type Title = keyof typeof STORIES;
 
 /** Starts what a few buyers do, who have nothing to do with those of other stories. */
 export function startStory(sale: NameSale, number: number): Story {
   const { world, random, mint, priceSat } = sale;
-  const title = random.pick(Object.keys(STORIES));
-  const plan = STORIES[title] ?? [];
+  const title = random.pick(Object.keys(STORIES) as Title[]);
+  const plan = STORIES[title];
   const others = world.mints.filter((each) => each !== mint);
   const otherMint = others.length === 0 ? mint : random.pick(others);
   const kinds = UNACCEPTABLE_KINDS.filter((each) => others[0] || !each.endsWith('another mint'));

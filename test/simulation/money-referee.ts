@@ -1,5 +1,5 @@
 import { getDecodedToken } from '@cashu/cashu-ts';
-import type { Attempt, Story } from './buyers.ts';
+import type { Attempt, Story, Title } from './buyers.ts';
 import type { NameSale } from './name-sale.ts';
 import { type NostrKey, signRequest } from './recipients.ts';
 import { Actor } from './scheduler.ts';
@@ -114,9 +114,7 @@ export class MoneyReferee {
     const { world, mint, priceSat } = this.#sale;
     const { keysets } = mint.state.ledger;
     return (
-      !['a buyer pays with a token that cannot pay', 'a buyer pays somebody else too'].includes(
-        title,
-      ) &&
+      !MAY_BUY_NOTHING.includes(title) &&
       attempts.every(({ hasGivenUp }) => !hasGivenUp) &&
       // Tokens of old keys may expire, or cost more than they are worth.
       !world.faults.has('mint rotates keysets') &&
@@ -211,6 +209,11 @@ export class MoneyReferee {
     this.#sale.world.referee.report(rule, text);
   }
 }
+
+const MAY_BUY_NOTHING: readonly Title[] = [
+  'a buyer pays with a token that cannot pay',
+  'a buyer pays somebody else too',
+];
 
 type SimulatedLedger = NameSale['mint']['state']['ledger'];
 
