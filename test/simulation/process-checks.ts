@@ -40,6 +40,11 @@ export function checkLogLine(world: World, line: string): void {
   if (line.startsWith('{"level":"error"') || line.startsWith('{"level":"fatal"')) {
     world.referee.report('no log line of level error', line);
   }
+  for (const [name, value] of Object.entries(world.env)) {
+    if (name.includes('SECRET') && value !== undefined && line.includes(value)) {
+      world.referee.report('no secret in the log', `${name} in ${line}`);
+    }
+  }
   for (const [word] of line.matchAll(LONG_WORDS)) {
     world.loggedWords.set(word, line);
     const isQuoteId = world.mints.some(
