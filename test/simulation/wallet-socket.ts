@@ -74,6 +74,10 @@ export function openSession(
     onMessage: handleMessage,
     onClose: () => {
       session.endedAtMs ??= scheduler.nowMs;
+      // Wallets reconnect only after an error message.
+      if (!hadError && referee.isCalm(scheduler.nowMs)) {
+        referee.report('live sockets stay open', `${actor.name}: closed without an error message`);
+      }
       events.onClose(hadError);
     },
   });
