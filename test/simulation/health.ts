@@ -14,15 +14,25 @@ export class Health {
   readonly #failedAtMs = new Map<string | null, number>();
   /** How many faults each mint has had that it chooses itself. */
   readonly #chaosCounts = new Map<string, number>();
+  #databaseFaultAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(world: World) {
     this.#world = world;
   }
 
   recordFault(kind: FaultKind, place: string | null): void {
+    const { nowMs } = this.#world.scheduler;
     if (!HARMLESS.test(kind)) {
-      this.#failedAtMs.set(place, this.#world.scheduler.nowMs);
+      this.#failedAtMs.set(place, nowMs);
     }
+    if (/database|commit|disk/.test(kind)) {
+      this.#databaseFaultAtMs = nowMs;
+    }
+  }
+
+  /** Whether no query has failed, or was slow, since a time. */
+  hasDatabaseWorked(sinceMs: number): boolean {
+    return Math.max(this.#databaseFaultAtMs, this.#world.database.lastFailureMs) < sinceMs;
   }
 
   /** Finds faults that last, or are recorded elsewhere. Called every second, and before each use. */

@@ -88,6 +88,25 @@ function checkMintSockets(world: World, contested: Map<string, number>): void {
   }
 }
 
+/** A process that stops gives its leases back, so that others need not wait until they expire. */
+export function checkReleasedLeases(world: World, actor: Actor, stopsAtMs: number): void {
+  const { health, database, referee } = world;
+  // A query that began before may delay the stop.
+  const sinceMs = stopsAtMs - 10_000;
+  if (health.isDisturbed(sinceMs) || !health.hasDatabaseWorked(sinceMs)) {
+    return;
+  }
+  const sql = `select id as name from watch_processes where id = ?
+    union all select mint_url as name from mint_leases where process_id = ?`;
+  for (const [id, holder] of database.leaseHolders) {
+    const left = holder === actor ? database.query<{ name: string }>(sql, id, id) : [];
+    if (left.length > 0) {
+      const names = left.map(({ name }) => name).join(', ');
+      referee.report('a stop releases leases', `${actor.name}: ${names}`);
+    }
+  }
+}
+
 /** Checks that each token is in one swap at a time, and that no two processes deliver a receipt at once, or poll a mint. */
 function watchRequests({ network, scheduler, referee, health }: World): void {
   // Leases of purchases and deliveries use the clocks of the processes, and a suspended process loses them. A third process
@@ -245,6 +264,9 @@ function checkReadiness({ scheduler, referee }: World, { actor, app }: ServiceIn
 
 /** How long a stop takes at most: all its deadlines (ADR 21) without STOP_DELAY_SECONDS. */
 export const MAX_STOP_MS = 10_000;
+
+/** Until a process that stops has no lease. Within two seconds, others take over (docs/architecture.md). */
+export const MAX_RELEASE_MS = 2_000;
 
 /** Longer than mints without watched quotes, relays without deliveries, and dead sockets keep what they use. */
 const IDLE_MS = 12 * 60_000;

@@ -3,8 +3,8 @@ import { readConfig } from '../../src/config.ts';
 import { createLogger } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
 import { MachineClock } from './machine-clock.ts';
-import { MAX_STOP_MS } from './process-checks.ts';
-import { Actor } from './scheduler.ts';
+import { checkReleasedLeases, MAX_RELEASE_MS, MAX_STOP_MS } from './process-checks.ts';
+import { Actor, WORLD } from './scheduler.ts';
 import type { SimulatedDatabase } from './simulated-database.ts';
 import type { SimulatedNetwork } from './simulated-network.ts';
 import { wallClockMs } from './virtual-platform.ts';
@@ -86,8 +86,10 @@ export class ServiceInstance {
     const { promise, resolve } = Promise.withResolvers<void>();
     actor.onDeath(resolve);
     const startedAtMs = scheduler.nowMs;
+    let hasStopped = false;
     const stopping = async () => {
       await service?.stop();
+      hasStopped = true;
       const seconds = (scheduler.nowMs - startedAtMs) / 1_000;
       history.add(actor, () => `has stopped in ${seconds.toFixed(3)} s`);
       if (seconds * 1_000 > MAX_STOP_MS && actor.pausedUntilMs < startedAtMs) {
@@ -98,6 +100,13 @@ export class ServiceInstance {
       }
     };
     scheduler.start(actor, stopping);
+    const checkLeases = () => {
+      // It may have been killed meanwhile.
+      if (hasStopped || actor.isAlive) {
+        checkReleasedLeases(this.#world, actor, startedAtMs);
+      }
+    };
+    scheduler.schedule(MAX_RELEASE_MS, checkLeases, WORLD);
     await promise;
   }
 

@@ -56,6 +56,8 @@ export class SimulatedDatabase {
   readonly clock = new MachineClock();
   /** Incremented when the server ends all connections. */
   generation = 0;
+  /** By the id of its lease, each process that ever had one. */
+  readonly leaseHolders = new Map<string, Actor>();
   /** When a query of a process last failed, or found no connection. */
   lastFailureMs = Number.NEGATIVE_INFINITY;
   /** The same, but only if the query may have been one that lists new payments. */
@@ -393,6 +395,9 @@ class Session implements DatabaseConnection {
 
   async #execute(sql: string, parameters: readonly unknown[]): Promise<SqliteResult> {
     this.#sql = sql;
+    if (sql.startsWith('insert into "watch_processes"')) {
+      this.#database.leaseHolders.set(String(parameters[0]), this.actor);
+    }
     if (this.#snapshot !== null) {
       await this.#waitForAnswer();
       return this.#snapshot.run(sql, parameters);
