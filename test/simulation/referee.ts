@@ -302,10 +302,13 @@ export class Referee {
     sentAtMs: number,
   ): void {
     const text = `${actor.name}: ${path} -> ${status}`;
+    const isCalmList = this.isCalm(sentAtMs) && path.includes('/wallet/');
     if (status === 401 && !this.haveClockFaults) {
       this.report('valid credentials are accepted', text);
-    } else if (this.isCalm(sentAtMs) && path.includes('/wallet/') && status !== 200) {
+    } else if (isCalmList && status !== 200) {
       this.report('lists are available', text);
+    } else if (isCalmList && this.#context.scheduler.nowMs - sentAtMs > PROMPT_RESPONSE_MS) {
+      this.report('prompt responses', text);
     }
   }
 
@@ -319,6 +322,10 @@ export class Referee {
     const isLockRight = pubkey === null || pubkey === `02${recipient.pubkey}`;
     if (!mints.includes(mint) || !locks.includes(pubkey !== null) || !isLockRight) {
       this.report('right mint and lock', `${quoteId} at ${mint.host}, lock ${pubkey}`);
+    }
+    const isLate = receivedAtMs - requestedAtMs > PROMPT_RESPONSE_MS;
+    if (isLate && this.isCalm(requestedAtMs) && mint.switches.rateLimit === null) {
+      this.report('prompt responses', `${quoteId} at ${mint.host}`);
     }
   }
 
@@ -348,6 +355,9 @@ export class Referee {
     return this.#sightings.get(quoteId)?.issuedAtMs ?? Number.POSITIVE_INFINITY;
   }
 }
+
+/** How long lists, and invoices of mints without a rate limit, take at most if nothing fails. */
+const PROMPT_RESPONSE_MS = 3_000;
 
 /** Until a notification has removed a setting from the caches of all processes. */
 const SETTING_NOTICE_MS = 500;
