@@ -89,6 +89,8 @@ function getDifferenceSat(kind: TokenKind, priceSat: number): number {
   switch (kind) {
     case 'overpaid':
       return Math.max(1, Math.floor(priceSat / 10));
+    // Far above the limit, which a unit test checks (`cashu-token.test.ts`). An amount just above it has another number of
+    // proofs and so takes other random numbers, so that the seeds of planted faults would do something else.
     case 'worth too much':
       return 9 * priceSat;
     case 'worth too little':
