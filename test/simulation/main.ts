@@ -29,7 +29,7 @@ What a seed does:
 What is printed:
   --print                  the history of each seed
   --only ID                only what concerns the payment with this hash, quote id, invoice or payer (payer-7);
-                           the hash is that of the whole history
+                           the hash is that of all lines of the history
   --fail                   fail at the last payment, to see what a failure looks like
 
   --jobs N                 processes (default: one per core)`;

@@ -37,7 +37,7 @@ export interface SeedResult {
   /** How often each fault happened. */
   faults: Record<string, number>;
   lines: string[];
-  /** Of the whole history, if it was recorded. */
+  /** Of all lines of the history as printed, if it was recorded. Long lines are cut. */
   hash: string;
 }
 
