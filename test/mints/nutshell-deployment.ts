@@ -1,6 +1,6 @@
 import { startNutshell } from '../../scripts/nutshell.ts';
 import { createLogger } from '../../src/log.ts';
-import { startService } from '../../src/service.ts';
+import { type ServiceOverrides, startService } from '../../src/service.ts';
 import { createTestDatabase } from '../helpers/database/test-database.ts';
 import { startFaultInjectingMintProxy } from '../helpers/mints/fault-injecting-mint-proxy.ts';
 import type { TestQuoteSocket } from '../helpers/recipients/recipient-client.ts';
@@ -17,10 +17,11 @@ export type NutshellDeployment = Awaited<ReturnType<typeof startNutshellDeployme
 export async function startNutshellDeployment(options: {
   nutshellEnv: Record<string, string>;
   env?: Record<string, string>;
+  overrides?: ServiceOverrides;
   shouldBlock?: (path: string) => boolean;
   shouldDropResponse?: (path: string) => boolean;
 }) {
-  const { shouldBlock, shouldDropResponse, env = {} } = options;
+  const { shouldBlock, shouldDropResponse, env = {}, overrides = {} } = options;
   const cleanup = new AsyncDisposableStack();
   const nutshell = await startNutshell({ env: options.nutshellEnv });
   cleanup.defer(() => nutshell.stop());
@@ -41,6 +42,7 @@ export async function startNutshellDeployment(options: {
   const service = await startService(createTestConfig(mintUrl, env), {
     database,
     log: createLogger('silent'),
+    ...overrides,
   });
   cleanup.defer(() => service.stop());
   return {

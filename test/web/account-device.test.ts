@@ -1,9 +1,14 @@
-import type { Page } from 'playwright-core';
 import { expect, it } from 'vitest';
 import { SubscribedBrowser, startPushService } from '../helpers/network/start-push-service.ts';
 import { receivePayment, useTestEnvironment } from '../helpers/service/test-environment.ts';
 import { inspectPage } from '../helpers/web/inspect-page.ts';
 import { openAccount, section } from '../helpers/web/pages.ts';
+import {
+  clickNotification,
+  deliverPushMessage,
+  readNotifications,
+  stubPushService,
+} from '../helpers/web/push-messages.ts';
 import { useBrowser } from '../helpers/web/use-browser.ts';
 
 const environment = useTestEnvironment();
@@ -17,6 +22,7 @@ it('adds this device, which shows a payment, and opens the page for collecting',
     permissions: ['notifications'],
     prepare: (newPage) => stubPushService(newPage, device),
   });
+  const context = page.context();
   const notifications = section(page, 'Notifications');
   const press = (name: string) => notifications.getByRole('button', { name }).click();
   await notifications.getByRole('checkbox', { name: 'Show comments' }).check();
@@ -28,17 +34,18 @@ it('adds this device, which shows a payment, and opens the page for collecting',
 
   await receivePayment(environment, wallet, 'amount=21000&comment=Table%204');
   const message = device.decrypt(await messages.next());
-  await deliver(page, message);
-  expect(await readNotifications(page)).toEqual([
-    { title: '21 sats received', body: expect.stringContaining('“Table 4”') },
+  const title = '21 sats received';
+  await deliverPushMessage(context, environment.origin, message);
+  expect(await readNotifications(context)).toEqual([
+    { title, body: expect.stringContaining('“Table 4”') },
   ]);
-  expect(await click(page)).toBe(`${environment.origin}/collect?lang=en`);
+  expect(await clickNotification(context, title)).toBe(`${environment.origin}/collect?lang=en`);
 
-  await deliver(page, message);
-  await readNotifications(page);
-  const collect = await page.context().newPage();
+  await deliverPushMessage(context, environment.origin, message);
+  await readNotifications(context);
+  const collect = await context.newPage();
   await collect.goto(`${environment.origin}/collect`);
-  expect(await click(page)).toBe(`focus ${environment.origin}/collect`);
+  expect(await clickNotification(context, title)).toBe(`focus ${environment.origin}/collect`);
   await collect.close();
 
   await page.reload();
@@ -95,48 +102,3 @@ it('explains that the browser reaches no push service, and that the user has not
   await add.click();
   await notifications.getByText('Notifications are not allowed.').waitFor();
 });
-
-/** No push service can be reached, so the page subscribes to one of this test. */
-async function stubPushService(page: Page, { subscription }: SubscribedBrowser): Promise<void> {
-  const json = JSON.stringify(subscription);
-  await page.addInitScript(`
-    const unsubscribe = async () => { globalThis.hasUnsubscribed = true; };
-    const subscribe = async () => ({ ...${json}, toJSON: () => (${json}), unsubscribe });
-    Object.assign(PushManager.prototype, { subscribe, getSubscription: subscribe });`);
-}
-
-/** Gives a message to the service worker, as the browser does. */
-async function deliver(page: Page, message: object): Promise<void> {
-  const session = await page.context().newCDPSession(page);
-  const registered = Promise.withResolvers<string>();
-  session.on('ServiceWorker.workerRegistrationUpdated', ({ registrations: [registration] }) => {
-    if (registration !== undefined) {
-      registered.resolve(registration.registrationId);
-    }
-  });
-  await session.send('ServiceWorker.enable');
-  await session.send('ServiceWorker.deliverPushMessage', {
-    origin: new URL(page.url()).origin,
-    registrationId: await registered.promise,
-    data: JSON.stringify(message),
-  });
-}
-
-async function readNotifications(page: Page): Promise<{ title: string; body: string }[]> {
-  const read = `navigator.serviceWorker.ready.then(async (registration) =>
-    (await registration.getNotifications()).map(({ title, body }) => ({ title, body })))`;
-  await expect.poll(() => page.evaluate(read)).not.toEqual([]);
-  return await page.evaluate(read);
-}
-
-/** Clicks the notification. Only a real click may open a tab, so this returns the tab that would open or get the focus. */
-async function click(page: Page): Promise<string> {
-  const [worker] = page.context().serviceWorkers();
-  expect(worker).toBeDefined();
-  return (await worker?.evaluate(`new Promise(async (resolve) => {
-    clients.openWindow = async (url) => resolve(String(url));
-    WindowClient.prototype.focus = async function () { resolve('focus ' + this.url); };
-    const [notification] = await registration.getNotifications();
-    dispatchEvent(new NotificationEvent('notificationclick', { notification }));
-  })`)) as string;
-}
