@@ -97,7 +97,10 @@ export class NotificationDispatcher {
     const due = await listDueNotifications(db, channel.id, clock());
     const newId = `msg_${randomUUID()}`;
     const { message, changes } = selectMessage(due, { nowMs: clock(), newId });
-    await saveNotificationChanges(db, changes);
+    if (!(await saveNotificationChanges(db, changes))) {
+      // This process was suspended, and has lost its claim. Another one has sent the message.
+      return;
+    }
     if (message === null) {
       await this.#release(channel);
       return;

@@ -185,22 +185,27 @@ const CHANGE_COLUMNS = {
   messageId: 'text',
 } as const;
 
-/** Stores what happens to due notifications. The id of a message is stored before it is sent. */
+/**
+ * Stores what happens to due notifications. The id of a message is stored before it is sent. Returns false if another
+ * process has changed one of them meanwhile.
+ */
 export async function saveNotificationChanges(
   db: Db,
   changes: readonly NotificationChange[],
-): Promise<void> {
+): Promise<boolean> {
   if (changes.length === 0) {
-    return;
+    return true;
   }
   const ids = changes.map(({ id }) => id);
-  await sql`
+  const { numAffectedRows } = await sql`
     with changed as materialized (select * from ${jsonRows(db, CHANGE_COLUMNS, changes)} as given)
     update notifications
     set status = changed.status, due_at = "dueAtMs", message_id = "messageId"
     from changed
     where notifications.id = changed.id and ${columnInValues(db, 'notifications.id', 'bigint', ids)}
+      and notifications.status = 'open' and (message_id is null or message_id = "messageId")
   `.execute(db);
+  return numAffectedRows === BigInt(changes.length);
 }
 
 /** The new state of a channel after a message. */

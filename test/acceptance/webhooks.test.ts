@@ -1,5 +1,6 @@
 import { afterEach, expect, it } from 'vitest';
 import type { TestMint } from '../../demo/test-mint.ts';
+import { saveNotificationChanges } from '../../src/notifications/outbox-store.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 import { startWebhookReceiver, verifyWebhook } from '../helpers/network/start-webhook-receiver.ts';
@@ -252,6 +253,36 @@ it('sends a webhook again with the same id if the process died that sent it', as
     .execute();
   clock.advance(30 * SECOND_MS);
   expect((await webhooks.next()).headers['webhook-id']).toBe('msg_of_dead_process');
+});
+
+it('does not send a message again with another id if a process was suspended that had chosen it', async () => {
+  const { url, webhooks } = await startWebhookReceiver();
+  const wallet = environment.newWallet();
+  await addWebhook(wallet, { url });
+  await pay(wallet, 'amount=21000');
+  const { db } = environment.database;
+  const notification = await db
+    .selectFrom('notifications')
+    .innerJoin('notification_channels as channel', 'channel.id', 'notifications.channel')
+    .select(['notifications.id', 'due_at as dueAtMs'])
+    .where('pubkey', '=', wallet.pubkey)
+    .where('event', '=', 'received')
+    .executeTakeFirstOrThrow();
+  clock.advance(DELAY_MS);
+  await webhooks.next();
+  await waitForChannel(wallet, ({ sentAt }) => sentAt !== undefined);
+  const change = {
+    ...notification,
+    status: 'open',
+    messageId: 'msg_of_suspended_process',
+  } as const;
+  expect(await saveNotificationChanges(db, [change])).toBe(false);
+  const { status } = await db
+    .selectFrom('notifications')
+    .select('status')
+    .where('id', '=', notification.id)
+    .executeTakeFirstOrThrow();
+  expect(status).toBe('sent');
 });
 
 it('stops using a webhook that is gone, or has failed for a week', async () => {

@@ -1,6 +1,7 @@
 import { type FaultKind, PROCESS_STEPS, type ProcessStep } from './faults.ts';
 import { type Actor, WORLD } from './scheduler.ts';
 import type { ServiceInstance } from './service-instance.ts';
+import type { Shop } from './shops.ts';
 import type { DatabaseCondition } from './simulated-database.ts';
 import type { SimulatedMint } from './simulated-mint.ts';
 import type { SimulatedRelay } from './simulated-relay.ts';
@@ -8,7 +9,7 @@ import type { World } from './world.ts';
 
 /** Faults that last: processes, the database and mints that are gone for a while. Each repeats at random times. */
 export function startFaults(world: World): void {
-  const { random, mints, relays } = world;
+  const { random, mints, relays, shops } = world;
   repeat(world, 'killed processes', 30_000, () => strike(world, killProcess));
   repeat(world, 'power cuts', 120_000, () => strike(world, cutPower));
   repeat(world, 'suspended processes', 60_000, () =>
@@ -38,11 +39,12 @@ export function startFaults(world: World): void {
     ['mint is gone for a while', mints, 60_000],
     ['relay restarts', relays, 2_000],
     ['relay is gone for a while', relays, 60_000],
+    ['shop is gone for a while', shops, 30_000],
   ] as const) {
     repeat(world, kind, 60_000, () => {
       const living = hosts.filter((host) => host.actor.isAlive);
       if (living.length > 0) {
-        const host = random.pick<SimulatedMint | SimulatedRelay>(living);
+        const host = random.pick<SimulatedMint | SimulatedRelay | Shop>(living);
         host.stop();
         // Some outages last until the faults end.
         const outageMs = random.exponential(random.chance(0.2) ? 60 * meanMs : meanMs);
@@ -65,8 +67,8 @@ export function endFaults(world: World): void {
     mint.endFaults();
     mint.start();
   }
-  for (const relay of world.relays) {
-    relay.start();
+  for (const host of [...world.relays, ...world.shops]) {
+    host.start();
   }
   for (const instance of world.instances) {
     world.startInstance(instance);

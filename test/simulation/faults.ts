@@ -60,6 +60,12 @@ export const FAULT_KINDS = [
   'relay repeats answers',
   'relay sends garbage',
   'relay forgets sessions',
+  // Shops, which get webhooks. Last, so that they do not change which other kinds a seed switches on.
+  'shop has errors',
+  'shop is slow',
+  'shop is silent',
+  'shop asks to wait',
+  'shop is gone for a while',
 ] as const;
 
 /** What a process does between two awaits. Faults can be aimed at it, because few random times hit such moments. */

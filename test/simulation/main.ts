@@ -39,6 +39,7 @@ const BUSY: Scenario = {
   mints: 5,
   relays: 0,
   recipients: 100,
+  shops: 0,
   wallets: 1,
   operators: 0,
   payments: 2_000,

@@ -9,6 +9,8 @@ import type { SimulatedMint } from './simulated-mint.ts';
 import { wallClockMs } from './virtual-platform.ts';
 import type { World } from './world.ts';
 
+export const TREASURY_SECRET = 'the treasury secret of the simulation';
+
 /** The sale of usernames, with its buyers, the mint's changes, and the operator who withdraws the earnings. */
 export class NameSale {
   readonly world: World;
@@ -33,7 +35,7 @@ export class NameSale {
     return {
       USERNAME_PRICE_SAT: String(this.priceSat),
       USERNAME_MINT_URL: this.mint.url,
-      TREASURY_SECRET: 'the treasury secret of the simulation',
+      TREASURY_SECRET,
     };
   }
 

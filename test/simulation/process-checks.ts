@@ -182,7 +182,7 @@ const MAX_START_MS = 15_000;
 
 /** Lets all clients go away, and restarts the processes. What only the old ones hold has leaked. */
 export async function checkEnd(world: World): Promise<void> {
-  const { scheduler, wallets, auditors, instances, database, mints } = world;
+  const { scheduler, wallets, auditors, instances, database, mints, network } = world;
   for (const { actor } of [...wallets, ...auditors]) {
     actor.die();
   }
@@ -195,6 +195,10 @@ export async function checkEnd(world: World): Promise<void> {
       mint.start();
     }
     await scheduler.runUntil(scheduler.nowMs + LOAD_MS);
+    // The receipt of a payment that was found late may just have been sent.
+    if ([...network.openSockets].some(({ hostName }) => hostName.startsWith('relay-'))) {
+      await scheduler.runUntil(scheduler.nowMs + RELAY_IDLE_MS);
+    }
     held = await countHeld(world, Math.min);
   }
   // A query of a slow database may have begun just before the faults ended.
@@ -273,6 +277,9 @@ const IDLE_MS = 12 * 60_000;
 
 /** Until new processes, or those whose mints have restarted, have claimed mints, loaded quotes and subscribed them. */
 const LOAD_MS = 90_000;
+
+/** When an idle connection to a relay has been closed. */
+const RELAY_IDLE_MS = 35_000;
 
 /** How many requests to mints count as in flight for the rate limiters of a process. */
 const usedSlots = new WeakMap<Actor, number>();

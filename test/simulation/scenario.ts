@@ -13,6 +13,8 @@ export interface Scenario {
   payments: number;
   /** In bursts, up to 100 payers come within a second. */
   arrivals: 'steady' | 'bursts';
+  /** Recipients with a webhook. */
+  shops: number;
   /** Names that buyers want. 0: the service sells none. */
   sales: number;
   /** How long payers come, and faults happen. */
@@ -29,7 +31,13 @@ export interface Scenario {
   checksLeaks: boolean;
 }
 
-export function chooseScenario(random: SeededRandom): Scenario {
+/**
+ * Every second seed has shops. In the others, the service sends no notifications, so that a change there does not change
+ * what happens in all seeds.
+ */
+export function chooseScenario(random: SeededRandom, seed: string): Scenario {
+  const shopRandom = random.fork('shops');
+  const hasShops = Number(seed) % 2 === 0;
   // Rare, because even an idle process takes a second or two for an hour.
   const outageRandom = random.fork('outage');
   const outageHours = outageRandom.chance(0.03) ? outageRandom.pick([2, 2, 3, 4, 6, 12]) : 0;
@@ -43,12 +51,16 @@ export function chooseScenario(random: SeededRandom): Scenario {
     relays: random.chance(0.5) ? random.integer(1, 6) : 0,
     recipients: isSlow ? 2 : random.pick([1, 2, 4, 8, 16]),
     wallets: random.pick([1, 1, 2, 3]),
+    shops: hasShops ? shopRandom.integer(1, 4) : 0,
     operators: Number(random.chance(0.4)),
     payments: random.pick([10, 30, 60, 100]),
     arrivals: random.pick(['steady', 'bursts']),
     sales: random.chance(0.33) ? random.integer(3, 9) : 0,
     activeMs,
-    expirySeconds: random.pick([null, null, 30, 120]),
+    // The reminders of a deadline need more time.
+    expirySeconds: hasShops
+      ? shopRandom.pick([null, 30, 400, 900])
+      : random.pick([null, null, 30, 120]),
     quoteRetentionMs: outageHours > 0 ? null : random.pick([null, null, 120_000]),
     outageHours,
     hasCalmPhase: random.chance(0.3),

@@ -59,6 +59,7 @@ const FEWEST_ACTORS = {
   operators: 0,
   sales: 0,
   relays: 0,
+  shops: 0,
   mints: 1,
   recipients: 1,
   wallets: 0,

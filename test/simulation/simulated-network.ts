@@ -17,11 +17,16 @@ import { getDeadlineMs } from './promises.ts';
 import { type Actor, currentActor, never, type Scheduler, WORLD } from './scheduler.ts';
 import type { ServiceInstance } from './service-instance.ts';
 
-/** A mint or a relay. */
+/** A mint, a relay or a shop. */
 export interface SimulatedHost {
   readonly actor: Actor;
   /** Null: never responds. */
-  handleRequest(method: string, path: string, body: string): Promise<HostResponse | null>;
+  handleRequest(
+    method: string,
+    path: string,
+    body: string,
+    headers: Readonly<Record<string, string>>,
+  ): Promise<HostResponse | null>;
   /** @returns the status that rejects the handshake; null: the socket is open */
   acceptSocket(socket: HostSocket): number | null;
 }
@@ -116,7 +121,8 @@ export class SimulatedNetwork {
       return;
     }
     const handle = async (isRepeated: boolean) => {
-      const response = await host.handleRequest(method, url.pathname, String(request.body ?? ''));
+      const { body, headers = {} } = request;
+      const response = await host.handleRequest(method, url.pathname, String(body ?? ''), headers);
       if (isRepeated || response === null) {
         return;
       }
@@ -383,7 +389,7 @@ class ServiceSocket extends EventEmitter<GuardedSocketEvents> implements Guarded
 }
 
 export interface ClientRequest {
-  method?: 'GET' | 'POST' | 'PATCH';
+  method?: 'GET' | 'POST' | 'PUT' | 'PATCH';
   /** With the query. */
   path: string;
   headers?: Record<string, string>;

@@ -87,7 +87,7 @@ function idsOf({ payer, request, quoteId, verifyPath }: Invoice): Map<string, st
 }
 
 /** Simulated mints write the time (7 words of five bits), and two fields of 52 words, each after a header of 3. */
-function readPaymentHash(request: string): string {
+export function readPaymentHash(request: string): string {
   const { words } = bech32.decode(request as `${string}1${string}`, false);
   return Buffer.from(bech32.fromWords(words.slice(65, 117))).toString('hex');
 }

@@ -12,7 +12,7 @@ import {
 } from './final-checks.ts';
 import { Health } from './health.ts';
 import { describeLogLine, FAULT, History } from './history.ts';
-import { NameSale } from './name-sale.ts';
+import { NameSale, TREASURY_SECRET } from './name-sale.ts';
 import { Operator } from './operator.ts';
 import { payNow, startPayer } from './payers.ts';
 import { checkEnd, checkLoggedWords, checkLogLine, startProcessChecks } from './process-checks.ts';
@@ -21,6 +21,7 @@ import { Referee } from './referee.ts';
 import { chooseArrivalsMs, chooseScenario, type Scenario } from './scenario.ts';
 import { type Actor, currentActor, Scheduler, WORLD } from './scheduler.ts';
 import { ServiceInstance } from './service-instance.ts';
+import { Shop } from './shops.ts';
 import { type DatabaseContext, SimulatedDatabase } from './simulated-database.ts';
 import { SimulatedMint } from './simulated-mint.ts';
 import { PUBLIC_HOST, SimulatedNetwork, SimulatedProxy } from './simulated-network.ts';
@@ -72,6 +73,8 @@ export class World {
   readonly relays: readonly SimulatedRelay[];
   readonly zapReferee: ZapReferee | null;
   readonly recipients: readonly NostrKey[];
+  /** Recipients with a webhook. */
+  readonly shops: readonly Shop[];
   readonly wallets: readonly Wallet[];
   /** Read all lists at the end, as wallets do that are installed then. */
   readonly auditors: readonly Wallet[];
@@ -92,13 +95,15 @@ export class World {
     platform.random = this.random.fork('platform');
     this.scheduler.stopAtMs = options.untilMs ?? Number.POSITIVE_INFINITY;
     this.history = new History(this.scheduler, options.isRecording);
+    this.scenario = { ...chooseScenario(this.random, seed), ...options.scenario };
     const isAllowed = (kind: FaultKind) =>
-      !options.without?.has(kind) && (options.only?.has(kind) ?? true);
+      !options.without?.has(kind) &&
+      (options.only?.has(kind) ?? true) &&
+      (this.scenario.shops > 0 || !kind.startsWith('shop '));
     this.faults = new FaultPlan(this.random.fork('faults'), isAllowed, (kind, place) => {
       this.history.add(FAULT, () => `${kind} (${currentActor().name})`);
       this.health.recordFault(kind, place);
     });
-    this.scenario = { ...chooseScenario(this.random), ...options.scenario };
     noteCollections(this.scenario.checksLeaks);
     const { scheduler, faults, history, scenario } = this;
     const parts = { scheduler, faults, history };
@@ -115,7 +120,8 @@ export class World {
     this.mints = Array.from({ length: scenario.mints }, (_, index) => {
       const host = `mint-${index + 1}.example`;
       const mint = new SimulatedMint(host, this.random.fork(host), faults, history);
-      Object.assign(mint.switches, chooseCollectDeadline(index));
+      // With shops, the default mint has a deadline.
+      Object.assign(mint.switches, chooseCollectDeadline(index + Math.min(scenario.shops, 1)));
       mint.switches.expirySeconds = scenario.expirySeconds ?? mint.switches.expirySeconds;
       this.network.addHost(host, mint);
       return mint;
@@ -150,7 +156,8 @@ export class World {
       JWT_SECRET: 'the secret of the simulation, of more than 32 letters',
       STOP_DELAY_SECONDS: '0',
       WEB_PAGES: 'false',
-      NOTIFICATIONS: 'false',
+      ...(scenario.shops > 0 && { TREASURY_SECRET }),
+      NOTIFICATIONS: String(scenario.shops > 0),
     };
     this.instances = Array.from(
       { length: scenario.instances },
@@ -167,6 +174,11 @@ export class World {
     this.auditors = this.recipients.map(
       (key, index) => new Wallet(this, `auditor-${index}`, key, 'npubcash-sdk'),
     );
+    this.shops = this.recipients.slice(0, scenario.shops).map((key, index) => {
+      const shop = new Shop(this, index, key);
+      this.network.addHost(shop.host, shop);
+      return shop;
+    });
     this.operator = scenario.operators > 0 ? new Operator(this) : null;
   }
 
@@ -183,6 +195,9 @@ export class World {
     }
     this.sale?.start();
     this.#startWallets();
+    for (const shop of this.shops) {
+      shop.addWebhook();
+    }
     this.#startPayers(chooseArrivalsMs(random, scenario));
     this.#deleteOldQuotes();
     this.operator?.start();
@@ -200,6 +215,9 @@ export class World {
     this.zapReferee?.checkEnd(this.referee.faultsEndedAtMs);
     checkPayments(this);
     await checkWallets(this);
+    for (const shop of this.shops) {
+      shop.checkEnd();
+    }
     checkSockets(this);
     await this.sale?.check();
     checkLoggedWords(this);
@@ -285,13 +303,16 @@ export class World {
 
   /** Waits until clients have seen everything, but no longer than the documents say. */
   async #recover(): Promise<void> {
-    const { scheduler, zapReferee, sale } = this;
+    const { scheduler, zapReferee, sale, shops } = this;
     const startedAtMs = scheduler.nowMs;
     const receiptsDueAtMs =
       (zapReferee?.computeRetryMs(this.referee.faultsEndedAtMs) ?? 0) + 65_000;
     for (;;) {
       const areListsComplete = isComplete(this, startedAtMs);
-      const areOthersComplete = (zapReferee?.isComplete() ?? true) && (sale?.isQuiet() ?? true);
+      const areOthersComplete =
+        (zapReferee?.isComplete() ?? true) &&
+        (sale?.isQuiet() ?? true) &&
+        shops.every((shop) => shop.isComplete());
       const lastDeadlineMs = getLastDeadlineMs(this);
       // Auditors read at least once.
       const listsDueAtMs = Math.max(startedAtMs, lastDeadlineMs) + 30_000;
