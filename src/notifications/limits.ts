@@ -33,6 +33,8 @@ export const NOTIFICATION_LIMITS = {
   /** Deliveries at once, in total and to the hosts of one site. Sites that respond slowly occupy a small part. */
   maxInFlight: 256,
   maxInFlightPerSite: 8,
+  /** Claimed at once. Those to a busy site are released, each in a transaction, so there should be few. */
+  maxClaimed: 16,
   /** Requests per minute to a site: a person with many keys must not direct a flood at a server. */
   perSiteAndMinute: 120,
   /** Times as many to a push service, which all devices with a browser share. Otherwise, one person could delay the others. */

@@ -53,7 +53,8 @@ export class NotificationDispatcher {
     const busyGroups = new Set<string>();
     let claimed: DueChannel[];
     do {
-      const limit = NOTIFICATION_LIMITS.maxInFlight - this.#activeDeliveries.size;
+      const { maxInFlight, maxClaimed } = NOTIFICATION_LIMITS;
+      const limit = Math.min(maxInFlight - this.#activeDeliveries.size, maxClaimed);
       claimed = await claimDueChannels(db, clock(), { limit, busyGroups: [...busyGroups] });
       for (const channel of claimed) {
         if (this.#tryAcquireGroup(channel)) {
