@@ -129,10 +129,10 @@ export async function sendTestMessage(
   if (channel === undefined) {
     throw new RequestError('invalid', 'id: must be the id of one of your channels');
   }
-  const { site } = channel;
-  const waitMs = site === null ? null : context.siteLimiter.consume([toSiteKey(site)]);
+  // All tests by Nostr messages share a limit.
+  const waitMs = context.siteLimiter.consume([toSiteKey(channel.site ?? channel.kind)]);
   if (waitMs !== null) {
-    throw rateLimitError('This server sends too many messages to this site.', waitMs);
+    throw rateLimitError('This server sends too many messages there.', waitMs);
   }
   const message = { id: `msg_${randomUUID()}`, type: 'test', notifications: [] } as const;
   const { outcome, text } = await sendMessage(context, channel, message);
