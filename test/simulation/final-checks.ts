@@ -173,7 +173,10 @@ function checkUpdates(
   const isDue = shownAtMs + (isOpen ? MAX_DELAY_MS : RESTART_MS) < endedAtMs;
   // A process that was suspended sent nothing.
   const mustBeSent = isDue && (isOpen || !health.isDisturbed(shownAtMs));
-  if (isNew && mustBeSent && (firstAtMs ?? Number.POSITIVE_INFINITY) > shownAtMs + MAX_DELAY_MS) {
+  // On a socket that is still open, it comes when the process continues.
+  const maxDelayMs = health.isDisturbed(shownAtMs) ? Number.POSITIVE_INFINITY : MAX_DELAY_MS;
+  const isLate = firstAtMs === undefined || firstAtMs > shownAtMs + maxDelayMs;
+  if (isNew && mustBeSent && isLate) {
     referee.report('every socket gets updates', describe());
   }
 }
