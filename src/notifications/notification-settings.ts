@@ -33,8 +33,7 @@ export type WantedChannel = { minAmount: number } & (
 
 /**
  * Replaces the notification channels of a recipient: changes those that are named, adds new ones (a device replaces itself),
- * and deletes all others.
- * Returns the channels, and the secrets of new webhooks by channel.
+ * and deletes all others. Returns the channels, and the secrets of new webhooks by channel.
  *
  * @throws RequestError `invalid` if there are too many channels, or one does not exist or is not possible
  */
@@ -71,7 +70,7 @@ export async function replaceChannels(
       if (changed.filter((channel) => channel.kind === kind).length > max) {
         throw new RequestError(
           'invalid',
-          `channels: at most ${max} of the kind ${kind} are possible.`,
+          `channels: the list may contain at most ${max} of the kind ${kind}.`,
         );
       }
     }

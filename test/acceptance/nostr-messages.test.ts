@@ -5,7 +5,11 @@ import { unwrapEvent } from 'nostr-tools/nip59';
 import { afterEach, beforeAll, expect, it } from 'vitest';
 import { eventually } from '../helpers/eventually.ts';
 import { startWebhookReceiver } from '../helpers/network/start-webhook-receiver.ts';
-import { type RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
+import {
+  payUntilListed,
+  receiveListedPayment,
+} from '../helpers/recipients/receive-listed-payment.ts';
+import type { RecipientClient } from '../helpers/recipients/recipient-client.ts';
 import { FakeNostrRelay } from '../helpers/relays/fake-nostr-relay.ts';
 import { startFakeRelay } from '../helpers/relays/start-fake-relay.ts';
 import {
@@ -96,7 +100,7 @@ it('names the payer of a zap, and no payer of several or of an anonymous one', a
       tags,
       comment,
     });
-    await settle(pr);
+    await payUntilListed(environment, clock, pr);
     return `nostr:${npubEncode(event.pubkey)}`;
   };
   const payer = await zap([], 'Nice\nnote');
@@ -323,26 +327,8 @@ function publishRelayList({ secretKey }: RecipientClient, relays: readonly strin
   operatorRelay.storeEvent(finalizeEvent(template, secretKey));
 }
 
-/** Pays an invoice, and waits until it is listed. */
-async function pay(wallet: RecipientClient, query: string) {
-  const path = `/.well-known/lnurlp/${wallet.npub}?${query}`;
-  const { body } = await requestJson(environment.service.url, path);
-  return await settle(body.pr);
-}
-
-async function settle(request: string) {
-  const quote = environment.mint.pay(request);
-  const { paidAtMs } = await eventually(() =>
-    environment.database.db
-      .selectFrom('quotes')
-      .select((eb) => eb.ref('paid_at').$notNull().as('paidAtMs'))
-      .where('quote_id', '=', quote.id)
-      .where('paid_at', 'is not', null)
-      .executeTakeFirstOrThrow(),
-  );
-  // If the list was read in this second, the payment appears in the next one.
-  clock.nowMs = Math.max(clock.nowMs, paidAtMs);
-  return quote;
+function pay(wallet: RecipientClient, query: string) {
+  return receiveListedPayment(environment, clock, wallet, { query });
 }
 
 async function readPayment(wallet: RecipientClient) {

@@ -324,6 +324,7 @@ const QUEUE_MS = 3 * PAUSE_MS;
 /** Four notifications of a payment at most. If more are due, the next message follows at once. */
 const MAX_PER_MESSAGE = 100;
 
+/** For longer than this, no process is suspended before it sends a message. */
 const MAX_SUSPENSION_MS = 180_000;
 
 /** The claim of a process that died. */

@@ -4,7 +4,7 @@ import type { TestEnvironment } from '../service/test-environment.ts';
 import type { TestClock } from '../test-clock.ts';
 import { type RecipientClient, requestJson } from './recipient-client.ts';
 
-/** Pays an invoice of a service with a test clock, and waits until it is listed. */
+/** Requests an invoice from a service with a test clock, pays it, and waits until it is listed. */
 export async function receiveListedPayment(
   environment: TestEnvironment,
   clock: TestClock,
@@ -13,7 +13,17 @@ export async function receiveListedPayment(
 ) {
   const path = `/.well-known/lnurlp/${wallet.npub}?${query}`;
   const { body } = await requestJson(environment.origin, path);
-  const quote = mint.pay(body.pr);
+  return await payUntilListed(environment, clock, body.pr, mint);
+}
+
+/** Pays an invoice, and waits until it is listed. */
+export async function payUntilListed(
+  environment: TestEnvironment,
+  clock: TestClock,
+  request: string,
+  mint = environment.mint,
+) {
+  const quote = mint.pay(request);
   const { paidAtMs } = await eventually(() =>
     environment.database.db
       .selectFrom('quotes')
