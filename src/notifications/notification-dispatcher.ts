@@ -98,8 +98,8 @@ export class NotificationDispatcher {
     const due = await listDueNotifications(db, channel.id, clock());
     const newId = `msg_${randomUUID()}`;
     const { message, changes } = selectMessage(due, { nowMs: clock(), newId });
-    if (!(await saveNotificationChanges(db, changes))) {
-      // This process was suspended, and has lost its claim. Another one has sent the message.
+    if (!(await saveNotificationChanges(db, channel.id, changes))) {
+      // This process was suspended, and another one has sent the message. Or the recipient has removed the channel.
       return;
     }
     if (message === null) {

@@ -14,6 +14,7 @@ import { toSiteKey } from './delivery-policy.ts';
 import { NOTIFICATION_LIMITS } from './limits.ts';
 import type { Reader } from './message-text.ts';
 import type { NotificationContext } from './notification-context.ts';
+import { lockChannels } from './outbox-store.ts';
 import { NO_NOSTR_MESSAGES, sealContext, sendMessage } from './send-message.ts';
 import {
   createWebPushTarget,
@@ -49,6 +50,8 @@ export async function replaceChannels(
   const channels = await transaction(context.db, async (tx) => {
     // Two requests at once must not exceed the limit.
     await lockPaymentCounters(tx, [pubkey]);
+    // In the order in which payments lock them, which would deadlock otherwise.
+    await lockChannels(tx, [pubkey]);
     const existing = await listChannels(tx, pubkey);
     const unknown = kept.find(({ id }) => !existing.some((channel) => channel.id === id));
     if (unknown !== undefined) {

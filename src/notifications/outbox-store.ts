@@ -187,10 +187,11 @@ const CHANGE_COLUMNS = {
 
 /**
  * Stores what happens to due notifications. The id of a message is stored before it is sent. Returns false if another
- * process has changed one of them meanwhile.
+ * process has changed one of them meanwhile, or its channel was removed.
  */
 export async function saveNotificationChanges(
   db: Db,
+  channelId: string,
   changes: readonly NotificationChange[],
 ): Promise<boolean> {
   if (changes.length === 0) {
@@ -198,11 +199,17 @@ export async function saveNotificationChanges(
   }
   const ids = changes.map(({ id }) => id);
   const { numAffectedRows } = await sql`
-    with changed as materialized (select * from ${jsonRows(db, CHANGE_COLUMNS, changes)} as given)
+    with changed as materialized (select * from ${jsonRows(db, CHANGE_COLUMNS, changes)} as given),
+      -- Locked before its notifications, as by the removal of a channel, which would deadlock otherwise.
+      locked as materialized (
+        select id from notification_channels where id = ${channelId}
+        ${lockRows(db, 'for no key update')}
+      )
     update notifications
     set status = changed.status, due_at = "dueAtMs", message_id = "messageId"
-    from changed
+    from changed, locked
     where notifications.id = changed.id and ${columnInValues(db, 'notifications.id', 'bigint', ids)}
+      and channel = locked.id
       and notifications.status = 'open' and (message_id is null or message_id = "messageId")
   `.execute(db);
   return numAffectedRows === BigInt(changes.length);
@@ -223,13 +230,20 @@ interface SentMessage extends ChannelUpdate {
   nowMs: number;
 }
 
-/** Records the result of sending a message, and when the channel is due again. */
+/** Records the result of sending a message, and when the channel is due again. Locks the channel first. */
 export async function recordMessage(
   tx: Tx,
   channelId: string,
   { notificationIds, isDelivered, result, nowMs, ...channel }: SentMessage,
 ): Promise<void> {
   const { notBeforeMs, failingSinceMs, lastError, isDisabled } = channel;
+  await sql`
+    update notification_channels set
+      last_attempt_at = ${nowMs}, failing_since = ${failingSinceMs}, last_error = ${lastError},
+      last_sent_at = case when ${toFlag(isDelivered)} = 1 then ${nowMs} else last_sent_at end,
+      disabled_at = case when ${toFlag(isDisabled)} = 1 then ${nowMs} else disabled_at end
+    where id = ${channelId}
+  `.execute(tx);
   await sql`
     update notifications set
       status = ${isDelivered ? 'sent' : 'open'},
@@ -243,13 +257,6 @@ export async function recordMessage(
       where channel = ${channelId} and due_at is not null
     `.execute(tx);
   }
-  await sql`
-    update notification_channels set
-      last_attempt_at = ${nowMs}, failing_since = ${failingSinceMs}, last_error = ${lastError},
-      last_sent_at = case when ${toFlag(isDelivered)} = 1 then ${nowMs} else last_sent_at end,
-      disabled_at = case when ${toFlag(isDisabled)} = 1 then ${nowMs} else disabled_at end
-    where id = ${channelId}
-  `.execute(tx);
   await releaseChannel(tx, channelId, notBeforeMs);
 }
 
@@ -304,12 +311,13 @@ export type TracedNotification = Awaited<ReturnType<typeof listNotificationsOfQu
 
 /** Deletes up to `limit` old notifications. Returns whether more may exist. */
 export async function pruneNotifications(db: Db, limit: number): Promise<boolean> {
+  // Skips those whose channel is just being removed, which would deadlock otherwise.
+  const old = sql`
+    select id from notifications
+    where give_up_at < ${statementNow(db)} - ${HISTORY_RETENTION_MS}
+    order by give_up_at limit ${limit} ${lockRows(db, 'for update skip locked')}`;
   const { numAffectedRows } = await sql`
-    delete from notifications where id in (
-      select id from notifications
-      where give_up_at < ${statementNow(db)} - ${HISTORY_RETENTION_MS}
-      order by give_up_at limit ${limit}
-    )
+    delete from notifications where ${columnInSubquery(db, 'id', old)}
   `.execute(db);
   return numAffectedRows === BigInt(limit);
 }

@@ -3,6 +3,7 @@ import { GiftWrap } from 'nostr-tools/kinds';
 import { npubEncode } from 'nostr-tools/nip19';
 import { unwrapEvent } from 'nostr-tools/nip59';
 import { afterEach, beforeAll, expect, it } from 'vitest';
+import { deleteChannels } from '../helpers/database/delete-channels.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { startWebhookReceiver } from '../helpers/network/start-webhook-receiver.ts';
 import {
@@ -57,9 +58,7 @@ beforeAll(async () => {
 });
 
 // Relays are gone when their test ends.
-afterEach(async () => {
-  await environment.database.db.deleteFrom('notification_channels').execute();
-});
+afterEach(() => deleteChannels(environment.database.db));
 
 it('sends a private message for a payment, which only the recipient can read', async () => {
   const relay = await startFakeRelay();

@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, it, onTestFinished } from 'vitest';
+import { deleteChannels } from '../helpers/database/delete-channels.ts';
 import { eventually } from '../helpers/eventually.ts';
 import {
   SubscribedBrowser,
@@ -33,9 +34,7 @@ const environment = useTestEnvironment({
   overrides: { clock: clock.now },
 });
 
-afterEach(async () => {
-  await environment.database.db.deleteFrom('notification_channels').execute();
-});
+afterEach(() => deleteChannels(environment.database.db));
 
 it('encrypts a notification for the browser, and identifies itself to the push service', async () => {
   const { url, messages } = await startPushService();

@@ -1,6 +1,7 @@
 import { afterEach, expect, it } from 'vitest';
 import type { TestMint } from '../../demo/test-mint.ts';
 import { saveNotificationChanges } from '../../src/notifications/outbox-store.ts';
+import { deleteChannels } from '../helpers/database/delete-channels.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 import { startWebhookReceiver, verifyWebhook } from '../helpers/network/start-webhook-receiver.ts';
@@ -38,9 +39,7 @@ const environment = useTestEnvironment({
 });
 
 // Receivers are gone when their test ends.
-afterEach(async () => {
-  await environment.database.db.deleteFrom('notification_channels').execute();
-});
+afterEach(() => deleteChannels(environment.database.db));
 
 it('sends a signed webhook for each payment, without its quote id', async () => {
   const { url, webhooks } = await startWebhookReceiver();
@@ -264,19 +263,16 @@ it('does not send a message again with another id if a process was suspended tha
   const notification = await db
     .selectFrom('notifications')
     .innerJoin('notification_channels as channel', 'channel.id', 'notifications.channel')
-    .select(['notifications.id', 'due_at as dueAtMs'])
+    .select(['notifications.id', 'channel', 'due_at as dueAtMs'])
     .where('pubkey', '=', wallet.pubkey)
     .where('event', '=', 'received')
     .executeTakeFirstOrThrow();
   clock.advance(DELAY_MS);
   await webhooks.next();
   await waitForChannel(wallet, ({ sentAt }) => sentAt !== undefined);
-  const change = {
-    ...notification,
-    status: 'open',
-    messageId: 'msg_of_suspended_process',
-  } as const;
-  expect(await saveNotificationChanges(db, [change])).toBe(false);
+  const { channel: channelId, ...due } = notification;
+  const change = { ...due, status: 'open', messageId: 'msg_of_suspended_process' } as const;
+  expect(await saveNotificationChanges(db, channelId, [change])).toBe(false);
   const { status } = await db
     .selectFrom('notifications')
     .select('status')

@@ -137,7 +137,9 @@ const CALLS: [name: string, call: StoreCall][] = [
   [
     'saves changes of notifications',
     (tx) =>
-      saveNotificationChanges(tx, [{ id: 1, status: 'open', dueAtMs: 1, messageId: 'message' }]),
+      saveNotificationChanges(tx, 'channel', [
+        { id: 1, status: 'open', dueAtMs: 1, messageId: 'message' },
+      ]),
   ],
   ['records a message', (tx) => recordMessage(tx, 'channel', SENT_MESSAGE)],
   ['releases a channel', (tx) => releaseChannel(tx, 'channel', 1)],

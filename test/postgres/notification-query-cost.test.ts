@@ -79,7 +79,7 @@ const CALLS: [maxRows: number, title: string, call: (tx: Tx) => Promise<unknown>
     2,
     'saving a change',
     (tx) =>
-      saveNotificationChanges(tx, [
+      saveNotificationChanges(tx, channel, [
         { id: notificationId, status: 'open', dueAtMs: NOW_MS, messageId: 'message' },
       ]),
   ],

@@ -1,0 +1,154 @@
+import { sql } from 'kysely';
+import pg from 'pg';
+import { beforeEach, expect, it } from 'vitest';
+import type { Database } from '../../src/database/database.ts';
+import { type Db, transaction } from '../../src/database/transaction.ts';
+import { deleteChannel } from '../../src/notifications/channel-store.ts';
+import { replaceChannels } from '../../src/notifications/notification-settings.ts';
+import { recordNotifications } from '../../src/notifications/notifications-module.ts';
+import {
+  addNotifications,
+  listDueNotifications,
+  pruneNotifications,
+  recordMessage,
+  saveNotificationChanges,
+} from '../../src/notifications/outbox-store.ts';
+import { insertQuotes } from '../../src/quotes/quote-store.ts';
+import { waitForBlockedStatement } from '../helpers/database/postgres-locks.ts';
+import {
+  openTestDatabase,
+  requirePostgresUrl,
+  type TestDatabase,
+} from '../helpers/database/test-database.ts';
+import {
+  buildUnpaidQuote,
+  createObservationRecorder,
+  randomPubkey,
+} from '../helpers/recipients/quote-fixtures.ts';
+
+/** The recipient, the recorder and the dispatcher lock the same rows: channels first, by id, then their notifications. */
+
+const NOW_MS = 1_800_000_000_000;
+
+let testDatabase: TestDatabase;
+let database: Database;
+let db: Db;
+
+beforeEach(async () => {
+  ({ testDatabase, database } = await openTestDatabase());
+  db = database.db;
+});
+
+it('stores the result of a message while its channel is removed', async () => {
+  const channel = await addChannel('channel', randomPubkey());
+  const notificationIds = await addDueNotifications(channel);
+  const unlock = await lockRow('notification_channels', channel);
+  const removal = transaction(db, (tx) => deleteChannel(tx, channel));
+  await waitForBlockedStatement(database);
+  const sent = {
+    notificationIds,
+    isDelivered: true,
+    result: 'HTTP 200',
+    nowMs: NOW_MS,
+    notBeforeMs: NOW_MS,
+    failingSinceMs: null,
+    lastError: null,
+    isDisabled: false,
+  };
+  const recording = transaction(db, (tx) => recordMessage(tx, channel, sent));
+  await waitForBlockedStatement(database, 2);
+  await unlock();
+  await removal;
+  await recording;
+});
+
+it('chooses the notifications of a message while its channel is removed', async () => {
+  const channel = await addChannel('channel', randomPubkey());
+  const notificationIds = await addDueNotifications(channel);
+  const unlock = await lockRow('notification_channels', channel);
+  const changes = notificationIds.map(
+    (id) => ({ id, status: 'open', dueAtMs: NOW_MS, messageId: 'msg_1' }) as const,
+  );
+  const saving = saveNotificationChanges(db, channel, changes);
+  // If it locked a notification first, it would wait for the removal, which waits for this notification.
+  await waitForBlockedStatement(database);
+  await unlock('delete from notification_channels');
+  expect(await saving).toBe(false);
+});
+
+it('changes the channels of a recipient while a payment to them is recorded as collected', async () => {
+  const pubkey = randomPubkey();
+  await addChannel('b', pubkey, NOW_MS);
+  await addChannel('a', pubkey, NOW_MS + 1);
+  const quote = buildUnpaidQuote(pubkey);
+  await insertQuotes(db, [quote]);
+  const recorder = createObservationRecorder(db, { recordNotifications });
+  await recorder.record(quote.mintUrl, [{ quoteId: quote.quoteId, state: 'PAID', source: 'poll' }]);
+  const unlock = await lockRow('notification_channels', 'a');
+  const recording = recorder.record(quote.mintUrl, [
+    { quoteId: quote.quoteId, state: 'ISSUED', source: 'poll' },
+  ]);
+  await waitForBlockedStatement(database);
+  const change = replaceChannels({ db } as never, pubkey, []);
+  await waitForBlockedStatement(database, 2);
+  await unlock();
+  await recording;
+  expect((await change).channels).toEqual([]);
+});
+
+it('deletes old notifications while one of them is locked', async () => {
+  const channel = await addChannel('channel', randomPubkey());
+  const [id = 0, ...others] = await addDueNotifications(channel);
+  await sql`update notifications set give_up_at = 1`.execute(db);
+  const unlock = await lockRow('notifications', id);
+  await pruneNotifications(db, 1_000);
+  await unlock();
+  const left = await db.selectFrom('notifications').select('id').execute();
+  expect(left).toEqual([{ id }]);
+  expect(others).not.toEqual([]);
+});
+
+async function addChannel(id: string, pubkey: string, createdAtMs = NOW_MS): Promise<string> {
+  await db
+    .insertInto('notification_channels')
+    .values({
+      id,
+      pubkey,
+      kind: 'webhook',
+      site: 'shop.example',
+      sealed_target: 'sealed',
+      min_amount_sat: 1,
+      created_at: createdAtMs,
+    })
+    .execute();
+  return id;
+}
+
+/** Adds two notifications. @returns their ids */
+async function addDueNotifications(channel: string): Promise<number[]> {
+  const quotes = [1, 2].map(() => buildUnpaidQuote(randomPubkey()));
+  const quoteRowIds = await insertQuotes(db, quotes);
+  const planned = quoteRowIds.map((quoteRowId) => ({
+    channel,
+    quoteRowId: quoteRowId ?? 0,
+    eventType: 'received' as const,
+    dueAtMs: NOW_MS,
+    giveUpAtMs: NOW_MS + 1,
+  }));
+  await transaction(db, (tx) => addNotifications(tx, planned));
+  return (await listDueNotifications(db, channel, NOW_MS)).map(({ id }) => id);
+}
+
+/** Locks a row in an open transaction. @returns a function that ends the transaction, after a statement */
+async function lockRow(table: string, id: string | number) {
+  const client = new pg.Client({ connectionString: requirePostgresUrl(testDatabase) });
+  client.on('error', () => undefined);
+  await client.connect();
+  await client.query('begin');
+  await client.query(`select 1 from ${table} where id = $1 for update`, [id]);
+  return async (statement = 'select 1') => {
+    await client.query(statement);
+    await client.query('commit');
+    await client.end();
+  };
+}
