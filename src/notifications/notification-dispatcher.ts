@@ -113,6 +113,7 @@ export class NotificationDispatcher {
     const update = computeChannelUpdate(channel, result, { nowMs, isBehind });
     const sent = {
       ...update,
+      messageId: message.id,
       notificationIds: message.notifications.map(({ id }) => id),
       isDelivered: result.outcome === 'delivered',
       result: result.text,

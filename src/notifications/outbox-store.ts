@@ -224,6 +224,7 @@ export interface ChannelUpdate {
 }
 
 interface SentMessage extends ChannelUpdate {
+  messageId: string;
   notificationIds: readonly number[];
   isDelivered: boolean;
   result: string;
@@ -234,7 +235,7 @@ interface SentMessage extends ChannelUpdate {
 export async function recordMessage(
   tx: Tx,
   channelId: string,
-  { notificationIds, isDelivered, result, nowMs, ...channel }: SentMessage,
+  { messageId, notificationIds, isDelivered, result, nowMs, ...channel }: SentMessage,
 ): Promise<void> {
   const { notBeforeMs, failingSinceMs, lastError, isDisabled } = channel;
   await sql`
@@ -244,12 +245,14 @@ export async function recordMessage(
       disabled_at = case when ${toFlag(isDisabled)} = 1 then ${nowMs} else disabled_at end
     where id = ${channelId}
   `.execute(tx);
+  // If the channel was removed meanwhile, SQLite may have given the ids to notifications of others.
   await sql`
     update notifications set
       status = ${isDelivered ? 'sent' : 'open'},
       due_at = case when ${toFlag(isDelivered)} = 1 then null else due_at end,
       attempts = attempts + 1, last_attempt_at = ${nowMs}, last_result = ${result}
     where status = 'open' and ${columnInValues(tx, 'id', 'bigint', notificationIds)}
+      and message_id = ${messageId}
   `.execute(tx);
   if (isDisabled) {
     await sql`

@@ -281,6 +281,31 @@ it('does not send a message again with another id if a process was suspended tha
   expect(status).toBe('sent');
 });
 
+it('reports a payment to others while a webhook is answered that was removed meanwhile', async () => {
+  const answer = Promise.withResolvers<{ status: number }>();
+  const slow = await startWebhookReceiver(() => answer.promise);
+  const leaving = environment.newWallet();
+  await addWebhook(leaving, { url: slow.url });
+  await pay(leaving, 'amount=21000');
+  clock.advance(DELAY_MS);
+  await slow.webhooks.next();
+  expect((await leaving.send('PUT', PATH, { channels: [] })).status).toBe(200);
+
+  const { url, webhooks } = await startWebhookReceiver();
+  const wallet = environment.newWallet();
+  await addWebhook(wallet, { url });
+  // SQLite gives its notifications the ids of those that were deleted.
+  await pay(wallet, 'amount=22000');
+  const delivered = { channel: 'webhook', outcome: 'delivered' };
+  const countDelivered = async () =>
+    (await scrapeMetrics(environment.service)).sumSeries('nutpost_notifications_total', delivered);
+  const deliveredBefore = (await countDelivered()) ?? 0;
+  answer.resolve({ status: 200 });
+  await eventually(async () => expect(await countDelivered()).toBe(deliveredBefore + 1));
+  clock.advance(DELAY_MS);
+  expect(JSON.parse((await webhooks.next()).body)).toMatchObject({ data: { amount: 22 } });
+});
+
 it('stops using a webhook that is gone, or has failed for a week', async () => {
   let status = 500;
   const { url, webhooks } = await startWebhookReceiver(() => ({ status }));

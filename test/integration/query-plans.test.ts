@@ -81,6 +81,7 @@ const FULL_SCAN =
   /^SCAN (quotes|users|usernames|mints|quote_events|earlier|zap_receipts|zap_receipt_deliveries|delivery|notification_channels|notifications)\b(?! .* zap_receipt_deliveries_due)/;
 
 const SENT_MESSAGE = {
+  messageId: 'message',
   notificationIds: [1],
   isDelivered: false,
   result: 'HTTP 500',

@@ -46,6 +46,7 @@ it('stores the result of a message while its channel is removed', async () => {
   const removal = transaction(db, (tx) => deleteChannel(tx, channel));
   await waitForBlockedStatement(database);
   const sent = {
+    messageId: 'msg_1',
     notificationIds,
     isDelivered: true,
     result: 'HTTP 200',

@@ -88,6 +88,7 @@ const CALLS: [maxRows: number, title: string, call: (tx: Tx) => Promise<unknown>
     'recording a message',
     (tx) =>
       recordMessage(tx, channel, {
+        messageId: 'message',
         notificationIds: [notificationId],
         isDelivered: true,
         result: 'HTTP 200',

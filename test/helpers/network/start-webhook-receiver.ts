@@ -18,17 +18,19 @@ export interface WebhookPayload {
 
 type Answer = { status: number; headers?: Record<string, string>; body?: string } | 'never';
 
-/** A server that queues the webhooks it receives. `answer` decides its response to each. */
-export async function startWebhookReceiver(answer: () => Answer = () => ({ status: 204 })) {
+/** A server that queues the webhooks it receives. `answer` decides its response to each, perhaps later. */
+export async function startWebhookReceiver(
+  answer: () => Answer | Promise<Answer> = () => ({ status: 204 }),
+) {
   const webhooks = new AsyncQueue<ReceivedWebhook>();
   const server = createServer((request, response) => {
-    void text(request).then((body) => {
-      const chosen = answer();
+    void text(request).then(async (body) => {
+      const { url: path = '', headers: received } = request;
+      webhooks.push({ path, headers: received as Record<string, string>, body });
+      const chosen = await answer();
       if (chosen !== 'never') {
         response.writeHead(chosen.status, chosen.headers ?? {}).end(chosen.body);
       }
-      const { url: path = '', headers: received } = request;
-      webhooks.push({ path, headers: received as Record<string, string>, body });
     });
   });
   const { url, close } = await listenOnLoopback(server);
