@@ -304,9 +304,9 @@ async function createNotifications(db: Kysely<unknown>): Promise<void> {
       unique (quote, channel, event),
       check ((status = 'open') = (due_at is not null))
     ) ${tableOptions}`.execute(db);
+  // Contains all notifications, so that the removal of a channel finds them.
   await sql`
-    create index notifications_due on notifications (channel, due_at)
-    where due_at is not null`.execute(db);
+    create index notifications_by_channel on notifications (channel, due_at)`.execute(db);
   await sql`create index notifications_to_prune on notifications (give_up_at)`.execute(db);
 }
 

@@ -100,6 +100,11 @@ const CALLS: [maxRows: number, title: string, call: (tx: Tx) => Promise<unknown>
       }),
   ],
   [30, 'releasing a channel', (tx) => releaseChannel(tx, channel, NOW_MS)],
+  [
+    2,
+    'what the foreign key does when a channel is removed',
+    (tx) => tx.deleteFrom('notifications').where('channel', '=', 'channel-100').execute(),
+  ],
   [1, 'finding the earliest due notification', (tx) => findEarliestDueNotification(tx)],
   [1, 'deleting old notifications', (tx) => pruneNotifications(tx, 500)],
 ];
