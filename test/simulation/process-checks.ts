@@ -281,6 +281,9 @@ const LOAD_MS = 90_000;
 /** When an idle connection to a relay has been closed. */
 const RELAY_IDLE_MS = 35_000;
 
+/** At least one of several samples should see polls, which come in bursts, and one should see none. */
+const SAMPLE_INTERVAL_MS = 7_300;
+
 /** How many requests to mints count as in flight for the rate limiters of a process. */
 const usedSlots = new WeakMap<Actor, number>();
 
@@ -302,7 +305,7 @@ async function countHeld(world: World, choose: typeof Math.min): Promise<Map<str
   const samples: Map<string, number>[] = [];
   const countsOfEntries: Map<string, number>[] = [];
   for (let sample = 0; sample < 5; sample += 1) {
-    await scheduler.runUntil(scheduler.nowMs + 700);
+    await scheduler.runUntil(scheduler.nowMs + SAMPLE_INTERVAL_MS);
     const counts = new Map([['waiting sessions', database.waitingCount]]);
     const add = (name: string, count = 1) => counts.set(name, (counts.get(name) ?? 0) + count);
     for (const event of scheduler.listPending()) {

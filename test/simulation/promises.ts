@@ -36,8 +36,8 @@ const MINT_REQUEST_MS = 45_000;
 
 /** When a client may expect a response, even if it is an error. */
 export function getDeadlineMs({ path, method = 'GET' }: ClientRequest): number {
-  const asksMint = path.includes('/lnurlp/') || (path.includes('/user/') && method !== 'GET');
-  return asksMint ? MINT_REQUEST_MS : DATABASE_REQUEST_MS;
+  const mayAskMint = path.includes('/lnurlp/') || (path.includes('/user/') && method !== 'GET');
+  return mayAskMint ? MINT_REQUEST_MS : DATABASE_REQUEST_MS;
 }
 
 /** How long it takes to list a payment, or to show that it was issued, if nothing fails. */

@@ -63,7 +63,7 @@ export class SimulatedNetwork {
     this.#hosts.set(host, server);
   }
 
-  /** The service's way to mints and relays: its real limits, with a simulated client below. */
+  /** The service's way to mints, relays and shops: its real limits, with a simulated client below. */
   createEgress(actor: Actor): Egress {
     const client: HttpSender = {
       request: (request) => this.#request(request, actor),
