@@ -2,6 +2,7 @@ import { z } from 'zod';
 import type { Clock } from '../clock.ts';
 import type { GuardedFetch } from '../net/guarded-fetch.ts';
 import type { HttpResponse } from '../net/http-client.ts';
+import { parseRetryAfterMs } from '../net/retry-after.ts';
 import { toDisplayText } from '../untrusted-text.ts';
 import { type MintInfo, parseMintInfo } from './mint-info.ts';
 import type { MintRateLimiter, MintRoute, RequestWait } from './mint-rate-limiter.ts';
@@ -221,7 +222,8 @@ async function send<Result>(
   }
   const { status, headers, json } = response;
   if (status === 429) {
-    const retryAfterMs = parseRetryAfterMs(headers.get('retry-after'), clock());
+    // During a pause of more than an hour, quotes would expire before their payments are noticed.
+    const retryAfterMs = parseRetryAfterMs(headers.get('retry-after'), clock(), 60 * 60_000);
     return { outcome: 'rate_limited', retryAfterMs };
   }
   if (status >= 200 && status < 300) {
@@ -237,14 +239,6 @@ export function describeFailure(result: FailedResult): string {
     return 'rate limited';
   }
   return result.status === undefined ? result.reason : `status ${result.status}`;
-}
-
-/** Parses seconds or an HTTP date (RFC 9110 section 10.2.3). Returns null if the header is absent or malformed. */
-export function parseRetryAfterMs(header: string | undefined, nowMs: number): number | null {
-  const text = header?.trim() ?? '';
-  const delayMs = /^\d+(\.\d+)?$/.test(text) ? Number(text) * 1000 : Date.parse(text) - nowMs;
-  // During a pause of more than an hour, quotes would expire before their payments are noticed.
-  return Number.isNaN(delayMs) ? null : Math.min(Math.max(Math.ceil(delayMs), 0), 60 * 60_000);
 }
 
 const errorDetailSchema = z.object({

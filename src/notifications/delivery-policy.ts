@@ -1,5 +1,6 @@
 import type { CountedKey } from '../fixed-window-rate-limiter.ts';
 import type { HttpResponse } from '../net/http-client.ts';
+import { parseRetryAfterMs } from '../net/retry-after.ts';
 import { NOTIFICATION_LIMITS, PUSH_SERVICE_SITES, RETRY_LIMITS } from './limits.ts';
 import type { ChannelUpdate, DueChannel } from './outbox-store.ts';
 
@@ -25,22 +26,18 @@ export function toDeliveryResult(
   if (status >= 200 && status < 300) {
     return { outcome: 'delivered', text };
   }
-  return goneStatuses.includes(status)
-    ? { outcome: 'gone', text }
-    : { outcome: 'failed', text, retryAfterMs: parseRetryAfterMs(headers, nowMs) };
+  if (goneStatuses.includes(status)) {
+    return { outcome: 'gone', text };
+  }
+  const { maxRetryAfterMs } = RETRY_LIMITS;
+  const retryAfterMs = parseRetryAfterMs(headers.get('retry-after'), nowMs, maxRetryAfterMs) ?? 0;
+  return { outcome: 'failed', text, retryAfterMs };
 }
 
 /** Returns as what a request to a site is counted. */
 export function toSiteKey(site: string): CountedKey {
   const isPushService = PUSH_SERVICE_SITES.includes(site);
   return { key: site, factor: isPushService ? NOTIFICATION_LIMITS.pushServiceFactor : 1 };
-}
-
-/** Seconds, or a date (RFC 9110 section 10.2.3). */
-function parseRetryAfterMs(headers: ReadonlyMap<string, string>, nowMs: number): number {
-  const text = headers.get('retry-after') ?? '';
-  const waitMs = /^\d{1,9}$/.test(text) ? Number(text) * 1_000 : Date.parse(text) - nowMs;
-  return waitMs > 0 ? Math.min(waitMs, RETRY_LIMITS.maxRetryAfterMs) : 0;
 }
 
 /** Computes the state of a channel after a message. @param isBehind whether more is due than fits into a message */

@@ -168,6 +168,7 @@ describe('toDeliveryResult', () => {
     ['120', 120],
     [new Date(NOW_MS + HOUR_MS).toUTCString(), 3_600],
     [String(7 * 86_400), 86_400],
+    ['99999999999', 86_400],
     ['-5', 0],
     ['soon', 0],
   ])('reads "Retry-After: %s" as %i seconds', (value, seconds) => {

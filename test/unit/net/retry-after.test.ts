@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { parseRetryAfterMs } from '../../../src/mints/mint-client.ts';
+import { parseRetryAfterMs } from '../../../src/net/retry-after.ts';
 
 const NOW_MS = Date.parse('2026-11-21T10:00:00Z');
 
@@ -15,5 +15,5 @@ it.each([
   ['Sat, 21 Nov 2026 09:00:00 GMT', 0],
   ['Sun, 21 Nov 2038 10:00:00 GMT', 3_600_000],
 ])('parseRetryAfterMs(%j) returns %j', (header, expectedMs) => {
-  expect(parseRetryAfterMs(header, NOW_MS)).toBe(expectedMs);
+  expect(parseRetryAfterMs(header, NOW_MS, 3_600_000)).toBe(expectedMs);
 });
