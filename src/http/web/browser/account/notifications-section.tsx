@@ -25,19 +25,20 @@ export function NotificationsSection({ api, user }: Session) {
   if (loaded.data === null && loaded.problem === null) {
     return null;
   }
-  const replace = async (wanted: readonly object[]) => {
-    const body = { channels: wanted };
+  const change = async (compute: (current: readonly Channel[]) => readonly object[]) => {
+    // The user may have changed the list on another device since this page has read it.
+    const current = await api.request<Notifications>(CHANNELS_PATH);
     const { data } = await api.request<Notifications>(CHANNELS_PATH, {
       method: 'PUT',
-      body,
+      body: { channels: compute(current.data.channels) },
     });
     setChanged(data.channels);
   };
   const props: ChannelsProps = {
     api,
     channels,
-    onAdd: (channel) => replace([...channels, channel]),
-    onRemove: (channel) => replace(channels.filter((other) => other !== channel)),
+    onAdd: (channel) => change((current) => [...current, channel]),
+    onRemove: ({ id }) => change((current) => current.filter((other) => other.id !== id)),
   };
   return (
     <Section title={t('account.notificationsTitle')}>
