@@ -50,13 +50,16 @@ export function writeMessageText(
   });
   const comments = payments.flatMap(({ comment }) => comment ?? []);
   const [comment] = payments.length === 1 && hasComment ? comments : [];
-  const deadlines = payments.flatMap(({ collectByMs }) => collectByMs ?? []);
+  const nowMs = clock();
+  const deadlines = payments
+    .map(({ collectByMs }) => collectByMs ?? 0)
+    .filter((deadlineMs) => deadlineMs > nowMs);
   const parts = [
     comment === undefined ? '' : translate(language, 'notify.comment', { comment }),
     deadlines.length === 0
       ? ''
       : translate(language, 'notify.collectBy', {
-          time: formatTime(Math.min(...deadlines), clock(), { language, timeZone }),
+          time: formatTime(Math.min(...deadlines), nowMs, { language, timeZone }),
         }),
   ];
   return { title, text: parts.filter((part) => part !== '').join(' ') };

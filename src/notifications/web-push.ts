@@ -106,12 +106,15 @@ function toPayload(
   };
 }
 
-/** Returns how long a push service keeps the message for a device that is off: while one of its payments can be collected. */
-function computeTimeToLiveMs({ type, notifications }: Message, nowMs: number): number {
+/**
+ * Returns how long a push service keeps the message for a device that is off: until the last deadline of its payments. A
+ * payment whose deadline has passed has none, because its mint may issue it nevertheless.
+ */
+function computeTimeToLiveMs({ notifications }: Message, nowMs: number): number {
   const { giveUpAfterMs } = NOTIFICATION_LIMITS;
-  const deadlines = notifications.map(({ collectByMs }) => collectByMs ?? Infinity);
-  const leftMs = type === 'test' ? giveUpAfterMs : Math.max(...deadlines) - nowMs;
-  return Math.min(Math.max(leftMs, 0), giveUpAfterMs);
+  const deadlines = notifications.map(({ collectByMs }) => collectByMs ?? 0);
+  const hasDeadlines = deadlines.length > 0 && deadlines.every((deadlineMs) => deadlineMs > nowMs);
+  return hasDeadlines ? Math.min(Math.max(...deadlines) - nowMs, giveUpAfterMs) : giveUpAfterMs;
 }
 
 /** Returns whether the bytes are an uncompressed point of P-256. */

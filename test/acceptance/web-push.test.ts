@@ -133,6 +133,22 @@ it('keeps a message with long comments below 3 KB', async () => {
   expect(browser.decrypt(message).text).toMatch(/^“\u{1f95c}{150}” Collect until/u);
 });
 
+it('keeps a message for devices that are off although its deadline has passed, and does not name the deadline', async () => {
+  const answers = [{ status: 503, headers: { 'retry-after': '7200' } }];
+  const { url, messages } = await startPushService(() => answers.shift() ?? { status: 201 });
+  const wallet = environment.newWallet();
+  const browser = new SubscribedBrowser(url);
+  await addDevice(wallet, browser);
+  await pay(wallet, 'amount=1000');
+  clock.advance(DELAY_MS);
+  expect(browser.decrypt(await messages.next()).text).toMatch(/^Collect until/);
+  await waitForChannel(wallet, 'problem');
+  clock.advance(2 * HOUR_MS);
+  const message = await messages.next();
+  expect(browser.decrypt(message)).toMatchObject({ title: '1 sat received', text: '' });
+  expect(Number(message.headers['ttl'])).toBe((3 * DAY_MS) / SECOND_MS);
+});
+
 it.each([404, 410])('stops using a device after the status %i', async (status) => {
   const { url, messages } = await startPushService(() => ({ status }));
   const wallet = environment.newWallet();
