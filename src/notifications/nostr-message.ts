@@ -8,11 +8,11 @@ import { toDisplayText, tryParseJson } from '../untrusted-text.ts';
 import { NOSTR_LIMITS } from './limits.ts';
 import { type Reader, type TranslateMessage, writeMessageText } from './message-text.ts';
 import { findZapRequest } from './outbox-store.ts';
-import { listPayments, type Message } from './select-message.ts';
+import { computeEventTimeMs, listPayments, type Message } from './select-message.ts';
 
 /**
  * Writes a message as an event (NIP-17). It has the same id if it is written again, so that the recipient's client shows it
- * once: its time is that of its newest payment or reminder, and its text is what was true then.
+ * once: its time is that of its newest event, and its text is what was true then.
  */
 export async function writeNostrMessage(
   { db, translate, collectUrl }: { db: Db; translate: TranslateMessage; collectUrl: string | null },
@@ -21,10 +21,7 @@ export async function writeNostrMessage(
   nowMs: number,
 ): Promise<UnsignedEvent> {
   const { id, type, notifications } = message;
-  const times = notifications.map(({ paidAtMs, dueAtMs }) =>
-    type === 'received' ? paidAtMs : dueAtMs,
-  );
-  const createdAtMs = type === 'test' ? nowMs : Math.max(...times);
+  const createdAtMs = computeEventTimeMs(message, nowMs);
   const [payment, ...others] = listPayments(notifications);
   const zap =
     payment === undefined || others.length > 0

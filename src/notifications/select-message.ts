@@ -52,6 +52,17 @@ export function listPayments(notifications: Message['notifications']): DueNotifi
   return [...new Map(notifications.map((each) => [each.quoteRowId, each])).values()];
 }
 
+/**
+ * Returns when the newest event of a message occurred: when a payment was listed, a reminder became due, or ecash was
+ * minted. Stays the same if the message is sent again.
+ */
+export function computeEventTimeMs({ type, notifications }: Message, nowMs: number): number {
+  const times = notifications.map(({ paidAtMs, dueAtMs }) =>
+    type === 'received' ? paidAtMs : dueAtMs,
+  );
+  return type === 'test' ? nowMs : Math.max(...times);
+}
+
 function decide(
   notification: DueNotification,
   nowMs: number,

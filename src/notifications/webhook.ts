@@ -4,7 +4,7 @@ import { type DeliveryResult, toDeliveryResult } from './delivery-policy.ts';
 import { NOTIFICATION_LIMITS } from './limits.ts';
 import type { NotificationContext } from './notification-context.ts';
 import { parseReceiverUrl } from './receiver-url.ts';
-import { listPayments, type Message } from './select-message.ts';
+import { computeEventTimeMs, listPayments, type Message } from './select-message.ts';
 
 export interface WebhookTarget {
   url: string;
@@ -54,11 +54,12 @@ export async function sendWebhook(
  * The body of a webhook (docs/api.md, "Receive webhooks"). Contains no quote id: anyone who knows the id of an unlocked
  * quote can mint its ecash.
  */
-function toPayload({ type, notifications }: Message, nowMs: number) {
+function toPayload(message: Message, nowMs: number) {
+  const { type, notifications } = message;
   const payments = listPayments(notifications);
   return {
     type: type === 'test' ? 'test' : `payment.${type}`,
-    timestamp: new Date(nowMs).toISOString(),
+    timestamp: new Date(computeEventTimeMs(message, nowMs)).toISOString(),
     data: {
       amount: payments.reduce((sum, { amountSat }) => sum + amountSat, 0),
       payments: payments.map((payment) => ({

@@ -51,7 +51,7 @@ it('sends a signed webhook for each payment, without its quote id', async () => 
   const [quote] = await wallet.listPaidQuotes();
   expect(verify(webhook, secret)).toEqual({
     type: 'payment.received',
-    timestamp: new Date(clock.nowMs).toISOString(),
+    timestamp: new Date(clock.nowMs - DELAY_MS).toISOString(),
     data: {
       amount: 21,
       payments: [
@@ -144,6 +144,8 @@ it('repeats a webhook with the same id until it is accepted', async () => {
     first.headers['webhook-id'],
     first.headers['webhook-id'],
   ]);
+  // The time of the event, not of the attempt.
+  expect([second, third].map(({ body }) => body)).toEqual([first.body, first.body]);
   const [working] = await waitForChannel(wallet, ({ sentAt }) => sentAt !== undefined);
   expect(working).not.toHaveProperty('problem');
   const metrics = await scrapeMetrics(environment.service);
