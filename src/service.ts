@@ -257,11 +257,19 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
     allowPrivateNetworks,
     egress,
   });
+  const usernames = await createUsernamesModule({
+    ...shared,
+    recoveryIntervalMs: overrides.purchaseRecoveryIntervalMs,
+    settings: config,
+    mints,
+    allowHttpMints: allowPrivateNetworks,
+  });
+  const notificationSealer = config.hasNotifications ? usernames.sealer : null;
   const quotes = createQuotesModule({
     ...shared,
     mints,
     zaps: zaps.receiptSigning,
-    recordNotifications: config.hasNotifications ? recordNotifications : null,
+    recordNotifications: notificationSealer && recordNotifications,
     operatorRange: { minMsat: config.minSendableMsat, maxMsat: config.maxSendableMsat },
     limits,
     secret: jwtSecret,
@@ -283,18 +291,11 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
     ...shared,
     defaults: { mintUrl: config.defaultMintUrl, lockQuotes: config.defaultLockQuotes },
   });
-  const usernames = await createUsernamesModule({
-    ...shared,
-    recoveryIntervalMs: overrides.purchaseRecoveryIntervalMs,
-    settings: config,
-    mints,
-    allowHttpMints: allowPrivateNetworks,
-  });
   const notifications =
-    config.hasNotifications && usernames.sealer !== null
+    notificationSealer !== null
       ? await createNotificationsModule({
           ...shared,
-          sealer: usernames.sealer,
+          sealer: notificationSealer,
           secretKey: config.notifySecretKey,
           operatorRelays: config.zaps.relays,
           getCollectUrl: () => config.web && `${publicOrigins.canonicalOrigin}/collect`,
