@@ -7,7 +7,7 @@ import { NOTIFICATION_LIMITS } from './limits.ts';
 import { type Reader, writeMessageText } from './message-text.ts';
 import type { NotificationContext } from './notification-context.ts';
 import { parseReceiverUrl } from './receiver-url.ts';
-import type { Message } from './select-message.ts';
+import { listPayments, type Message } from './select-message.ts';
 
 /** What a browser returns (`PushSubscription.toJSON()`). The keys are base64url. */
 export interface PushSubscription {
@@ -101,9 +101,16 @@ function toPayload(
   });
   return {
     id: message.id,
+    tag: computeTag({ ...message, notifications }),
     ...text,
     url: `/collect?${new URLSearchParams({ lang: reader.language })}`,
   };
+}
+
+/** Returns what messages about the same payments have in common, so that a device shows only the newest of them. */
+function computeTag({ id, notifications }: Message): string {
+  const hashes = listPayments(notifications).map(({ paymentHash }) => paymentHash ?? id);
+  return hashes.length === 0 ? id : createHash('sha256').update(hashes.sort().join()).digest('hex');
 }
 
 /**

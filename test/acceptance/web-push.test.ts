@@ -61,6 +61,7 @@ it('encrypts a notification for the browser, and identifies itself to the push s
   const shown = browser.decrypt(message);
   expect(shown).toEqual({
     id: expect.stringMatching(/^msg_/),
+    tag: expect.any(String),
     title: '21 Sats erhalten',
     text: expect.stringMatching(new RegExp(`^„Tisch 4“ Abholen bis .*${time}\\.$`)),
     url: '/collect?lang=de',
@@ -108,7 +109,8 @@ it('reminds of a payment before the deadline, and not of one that was collected'
   await pay(wallet, 'amount=21000');
   const other = await pay(wallet, 'amount=22000');
   clock.advance(DELAY_MS);
-  expect(browser.decrypt(await messages.next()).title).toBe('43 sats received in 2 payments');
+  const received = browser.decrypt(await messages.next());
+  expect(received.title).toBe('43 sats received in 2 payments');
   await waitForSentMessage(wallet);
   await environment.mint.markIssued(other.id);
   await eventually(async () =>
@@ -117,7 +119,15 @@ it('reminds of a payment before the deadline, and not of one that was collected'
     ),
   );
   clock.advance(31 * MINUTE_MS);
-  expect(browser.decrypt(await messages.next()).title).toBe('Not collected yet: 21 sats');
+  const reminder = browser.decrypt(await messages.next());
+  expect(reminder.title).toBe('Not collected yet: 21 sats');
+  expect(reminder.tag).not.toBe(received.tag);
+  await eventually(async () => expect((await findChannelRow(wallet)).last).toBe(clock.nowMs));
+  clock.advance(20 * MINUTE_MS);
+  const lastCall = browser.decrypt(await messages.next());
+  expect(lastCall.id).not.toBe(reminder.id);
+  // It replaces what is shown of the same payments.
+  expect(lastCall.tag).toBe(reminder.tag);
   expect(messages.items).toEqual([]);
 });
 
@@ -320,6 +330,14 @@ function waitForChannel(wallet: RecipientClient, property: string): Promise<Chan
     expect(channel).toHaveProperty(property);
     return channel as Channel;
   });
+}
+
+function findChannelRow(wallet: RecipientClient) {
+  return environment.database.db
+    .selectFrom('notification_channels')
+    .select('last_sent_at as last')
+    .where('pubkey', '=', wallet.pubkey)
+    .executeTakeFirstOrThrow();
 }
 
 async function waitForSentMessage(wallet: RecipientClient): Promise<void> {

@@ -39,7 +39,14 @@ it('adds this device, which shows a payment, and opens the page for collecting',
   expect(await readNotifications(context)).toEqual([
     { title, body: expect.stringContaining('“Table 4”') },
   ]);
-  expect(await clickNotification(context, title)).toBe(`${environment.origin}/collect?lang=en`);
+  const reminder = { ...message, id: 'msg_reminder', title: 'Not collected yet: 21 sats' };
+  await deliverPushMessage(context, environment.origin, reminder);
+  await expect
+    .poll(() => readNotifications(context))
+    .toEqual([{ title: reminder.title, body: expect.any(String) }]);
+  expect(await clickNotification(context, reminder.title)).toBe(
+    `${environment.origin}/collect?lang=en`,
+  );
 
   await deliverPushMessage(context, environment.origin, message);
   await readNotifications(context);

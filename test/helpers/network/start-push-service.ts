@@ -45,7 +45,7 @@ export class SubscribedBrowser {
     this.subscription = { endpoint, keys };
   }
 
-  decrypt({ body }: PushedMessage): Record<'title' | 'text' | 'url', string> {
+  decrypt({ body }: PushedMessage): Record<'id' | 'tag' | 'title' | 'text' | 'url', string> {
     const [salt, serverKey] = [body.subarray(0, 16), body.subarray(21, 21 + (body[20] ?? 0))];
     const keyInfo = Buffer.concat([
       Buffer.from('WebPush: info\0'),

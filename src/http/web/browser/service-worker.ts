@@ -17,23 +17,25 @@ interface Tab {
 interface WorkerEvent extends Event {
   waitUntil(promise: Promise<unknown>): void;
   /** Of a push message. */
-  data: { json(): { id: string; title: string; text: string; url: string } };
+  data: { json(): Record<'id' | 'tag' | 'title' | 'text' | 'url', string> };
   /** That was clicked. */
   notification: Notification;
 }
 
 const { registration, clients } = self as unknown as WorkerScope;
 
-on('push', (event) => {
-  const { id, title, text, url } = event.data.json();
-  // A message that is sent again after a crash replaces itself.
-  const options = { tag: id, body: text, data: url, icon: '/favicon.ico' };
-  return registration.showNotification(title, options);
+on('push', async (event) => {
+  const { id, tag, title, text, url } = event.data.json();
+  const [replaced] = await registration.getNotifications({ tag });
+  // A reminder replaces the notification of the same payments, and alerts again. A message that is sent again does not.
+  const renotify = replaced !== undefined && replaced.data.id !== id;
+  const options = { tag, renotify, body: text, data: { id, url }, icon: '/favicon.ico' };
+  await registration.showNotification(title, options);
 });
 
 on('notificationclick', async ({ notification }) => {
   notification.close();
-  const url = new URL(notification.data, location.origin);
+  const url = new URL(notification.data.url, location.origin);
   const tabs = await clients.matchAll({ type: 'window', includeUncontrolled: true });
   const open = tabs.find((tab) => new URL(tab.url).pathname === url.pathname);
   await (open === undefined ? clients.openWindow(url) : open.focus());
