@@ -114,6 +114,15 @@ it('finds a payment that is older than those that the server counts', async () =
   await section(page, 'Waiting').getByText('2,100 sats', { exact: true }).waitFor();
 });
 
+it('shows a payment that arrived while the page was visible, after a click on its notification', async () => {
+  const wallet = environment.newWallet();
+  const page = await openCollect(wallet);
+  await receivePayment(environment, wallet, 'amount=21000');
+  // The page of a second window is visible all the time, and the click gives it the focus.
+  await page.evaluate(`window.dispatchEvent(new Event('focus'))`);
+  await section(page, 'Waiting').getByText('21 sats', { exact: true }).waitFor();
+});
+
 it('pays a Lightning address and an invoice, and shows the fee before', async () => {
   const wallet = await newPaidWallet(1_000);
   const payee = environment.newWallet();

@@ -118,7 +118,12 @@ function WaitingSection({ wallet }: WalletProps) {
   useEffect(() => {
     const refresh = () => document.hidden || void wallet.readQuotes().catch(() => undefined);
     document.addEventListener('visibilitychange', refresh);
-    return () => document.removeEventListener('visibilitychange', refresh);
+    // A click on a notification also chooses a page that is visible in another window.
+    addEventListener('focus', refresh);
+    return () => {
+      document.removeEventListener('visibilitychange', refresh);
+      removeEventListener('focus', refresh);
+    };
   }, []);
   const isLoading = list.data === null && list.problem === null;
   const waiting = [...collectable, ...locked];
