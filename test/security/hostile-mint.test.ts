@@ -5,20 +5,17 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { eventually } from '../helpers/eventually.ts';
 import {
   flood,
+  type HostileMint,
   type HostileResponder,
   startHostileMint,
   trickle,
 } from '../helpers/mints/fake-hostile-mint.ts';
-import { requestJson } from '../helpers/recipients/recipient-client.ts';
+import { type RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
 import { LogCapture } from '../helpers/service/log-capture.ts';
 import { setMint, useTestEnvironment } from '../helpers/service/test-environment.ts';
 
-const MINT_TIMEOUT_MS = 1_000;
-
-/** The payer gets a response within this time, even on a busy machine. */
-const MAX_RESPONSE_MS = 8 * MINT_TIMEOUT_MS;
-
-const CONCURRENT_ATTACKS = 8;
+/** For each request to a mint. The mint that is not hostile responds in time even on a busy machine. */
+const MINT_TIMEOUT_MS = 4_000;
 
 /** Below the response size limit of 4 MiB. */
 const LARGE_BODY_BYTES = 3.5 * 1024 * 1024;
@@ -109,9 +106,9 @@ const environment = useTestEnvironment({
 describe('a hostile mint', () => {
   it('fails only payments to its own users, and leaves no memory in use', async () => {
     // The first round fills caches.
-    await attackInTurn();
+    await attackOnce();
     const bytesBefore = await measureMemoryBytes();
-    await attackInTurn();
+    await attackOnce();
     expect(await measureMemoryBytes()).toBeLessThan(bytesBefore + ALLOWED_MEMORY_GROWTH_BYTES);
     expect(logs.lines).toEqual([]);
   });
@@ -131,34 +128,31 @@ describe('a hostile mint', () => {
   });
 });
 
-async function attackInTurn(): Promise<void> {
-  for (let start = 0; start < ATTACKS.length; start += CONCURRENT_ATTACKS) {
-    const attacks = ATTACKS.slice(start, start + CONCURRENT_ATTACKS);
-    expect(await Promise.all(attacks.map(requestDuringAttack))).toEqual(
-      attacks.map(([name]) => ({ name, isInTime: true, ...MINT_FAILURE_RESPONSE })),
-    );
+async function attackOnce(): Promise<void> {
+  const users: { name: string; wallet: RecipientClient; mint: HostileMint }[] = [];
+  // One after the other, so that their infos arrive in time on a busy machine.
+  for (const [name, attack] of ATTACKS) {
+    const wallet = environment.newWallet();
+    const mint = await startHostileMint(attack);
+    // The network thread may start too slowly for the first info.
+    await eventually(async () => expect((await setMint(wallet, mint.url)).status).toBe(200));
+    users.push({ name, wallet, mint });
   }
-}
-
-async function requestDuringAttack([name, attack]: [string, HostileResponder]) {
-  const mint = await startHostileMint(attack);
-  const startedAtMs = performance.now();
-  const failingRequest = requestInvoiceAt(mint.url);
-  await Promise.race([mint.firstHostileResponse, failingRequest]);
-  const { pr } = await environment.requestInvoice(environment.newWallet(), 21);
-  expect(pr).toMatch(/^ln/);
-  const response = await failingRequest;
-  await mint.close();
-  return { name, isInTime: performance.now() - startedAtMs < MAX_RESPONSE_MS, ...response };
-}
-
-async function requestInvoiceAt(mintUrl: string): Promise<{ status: number; body: unknown }> {
-  const wallet = environment.newWallet();
-  // On a busy machine, the info may arrive too late.
-  await eventually(async () => expect((await setMint(wallet, mintUrl)).status).toBe(200));
-  const path = `/.well-known/lnurlp/${wallet.npub}?amount=21000`;
-  const { status, body } = await requestJson(environment.service.url, path);
-  return { status, body };
+  await Promise.all(
+    users.map(async ({ name, wallet, mint }) => {
+      let response: unknown;
+      const path = `/.well-known/lnurlp/${wallet.npub}?amount=21000`;
+      const request = requestJson(environment.service.url, path).then(({ status, body }) => {
+        response = { status, body };
+      });
+      await Promise.race([mint.firstHostileResponse, request]);
+      const { pr } = await environment.requestInvoice(environment.newWallet(), 21);
+      expect(pr, name).toMatch(/^ln/);
+      // The payer gets a response although the mint may never end its own.
+      await eventually(() => expect(response, name).toEqual(MINT_FAILURE_RESPONSE));
+      await mint.close();
+    }),
+  );
 }
 
 function thousandCookies(): string {
