@@ -89,9 +89,13 @@ describe('the owner of a /48 at each of 30 providers', () => {
 
 it('gives all payers of an office invoices of a recipient whom 90 other payers have not paid yet', async () => {
   const wallet = environment.newWallet();
-  const addressOf = (i: number) => (i < 90 ? `10.${i % 30}.${Math.floor(i / 30)}.1` : '192.0.2.1');
-  const { created } = await requestInvoices(90 + MAX_PER_PAIR, addressOf, () => wallet);
-  expect(created).toBe(90 + MAX_PER_PAIR);
+  const addressOf = (i: number) => `10.${i % 30}.${Math.floor(i / 30)}.1`;
+  expect(await requestInvoices(90, addressOf, () => wallet)).toEqual({ created: 90, reasons: [] });
+  // One after the other, because an invoice that is created during another request may count twice.
+  for (let i = 0; i < MAX_PER_PAIR; i += 1) {
+    const { body } = await requestInvoice(wallet, '192.0.2.1');
+    expect(body).toMatchObject({ pr: expect.any(String) });
+  }
 });
 
 /** Returns an address in another /64 for each number below 65,536. Successive ones are in different /56s. */
