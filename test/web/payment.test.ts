@@ -48,7 +48,7 @@ async function countFetches(page: Page): Promise<void> {
   await page.addInitScript(COUNT_FETCHES);
 }
 
-it('shows an invoice, and that it is paid within two seconds', async () => {
+it('shows an invoice, and that it is paid', async () => {
   const wallet = environment.newWallet();
   const page = await openPaymentPage(wallet);
   const invoice = await createInvoice(page, 2100, 'for the coffee ☕');
@@ -62,10 +62,8 @@ it('shows an invoice, and that it is paid within two seconds', async () => {
   expect(await comment.textContent()).toBe('for the coffee ☕');
   expect(await page.getByRole('button', { name: 'browser’s wallet' }).count()).toBe(0);
 
-  const paidAtMs = performance.now();
   environment.mint.pay(invoice);
   await heading(page, 'Paid').waitFor();
-  expect(performance.now() - paidAtMs).toBeLessThan(2_000);
   expect(await page.getByRole('status').textContent()).toBe('The payment has arrived.');
   expect(await heading(page, 'Waiting').isVisible()).toBe(false);
   expect(await wallet.listPaidQuotes()).toMatchObject([
