@@ -13,7 +13,7 @@ import { NutpostProcess } from '../helpers/service/nutpost-process.ts';
 const RECIPIENT_COUNT = 4;
 /** Enough that SQLite makes several checkpoints. Half of the invoices are paid. */
 const INVOICES_PER_RECIPIENT = 60;
-const POWER_CUT_COUNT = 45;
+const POWER_CUT_COUNT = 24;
 
 /** A power cut can lose all unsynced writes, no unsynced write, or some of them. */
 const SURVIVAL_RULES: readonly (() => boolean)[] = [
