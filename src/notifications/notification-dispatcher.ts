@@ -72,15 +72,20 @@ export class NotificationDispatcher {
     const group = getGroup(channel);
     const { site } = channel;
     const max = site === null ? NOSTR_LIMITS.maxInFlight : NOTIFICATION_LIMITS.maxInFlightPerSite;
-    const isBusy = this.#inFlightByGroup.get(group) >= max;
-    if (
-      isBusy ||
-      (site !== null && this.#context.siteLimiter.consume([toSiteKey(site)]) !== null)
-    ) {
+    if (this.#inFlightByGroup.get(group) >= max || this.#hasReachedLimit(site)) {
       return false;
     }
     this.#inFlightByGroup.increment(group);
     return true;
+  }
+
+  #hasReachedLimit(site: string | null): boolean {
+    if (site === null) {
+      return false;
+    }
+    const { key, factor } = toSiteKey(site);
+    const { perSiteAndMinute } = NOTIFICATION_LIMITS;
+    return this.#context.siteLimiter.getCount(key) >= perSiteAndMinute * factor;
   }
 
   #startDelivery(channel: DueChannel): void {
@@ -94,7 +99,7 @@ export class NotificationDispatcher {
   }
 
   async #deliver(channel: DueChannel): Promise<void> {
-    const { db, onSent, clock, log } = this.#context;
+    const { db, siteLimiter, onSent, clock, log } = this.#context;
     const due = await listDueNotifications(db, channel.id, clock());
     const newId = `msg_${randomUUID()}`;
     const { message, changes } = selectMessage(due, { nowMs: clock(), newId });
@@ -102,7 +107,10 @@ export class NotificationDispatcher {
       // This process was suspended, and another one has sent the message. Or the recipient has removed the channel.
       return;
     }
-    if (message === null) {
+    // Counted only now, because often nothing is to be sent.
+    const { site } = channel;
+    const isLimited = () => site !== null && siteLimiter.consume([toSiteKey(site)]) !== null;
+    if (message === null || isLimited()) {
       await this.#release(channel);
       return;
     }
