@@ -1,7 +1,7 @@
 import type { CountedKey } from '../fixed-window-rate-limiter.ts';
 import type { HttpResponse } from '../net/http-client.ts';
 import { parseRetryAfterMs } from '../net/retry-after.ts';
-import { NOTIFICATION_LIMITS, PUSH_SERVICE_SITES, RETRY_LIMITS } from './limits.ts';
+import { NOSTR_LIMITS, NOTIFICATION_LIMITS, PUSH_SERVICE_SITES, RETRY_LIMITS } from './limits.ts';
 import type { ChannelUpdate, DueChannel } from './outbox-store.ts';
 
 /** The result of sending a message. `text`: what the server answered, or why it did not. */
@@ -36,8 +36,20 @@ export function toDeliveryResult(
 
 /** Returns as what a request to a site is counted. */
 export function toSiteKey(site: string): CountedKey {
-  const isPushService = PUSH_SERVICE_SITES.includes(site);
-  return { key: site, factor: isPushService ? NOTIFICATION_LIMITS.pushServiceFactor : 1 };
+  return { key: site, factor: isPushService(site) ? NOTIFICATION_LIMITS.pushServiceFactor : 1 };
+}
+
+/** Returns how many deliveries to a site may be in progress. @param site null for Nostr messages, to all sites */
+export function getMaxInFlight(site: string | null): number {
+  if (site === null) {
+    return NOSTR_LIMITS.maxInFlight;
+  }
+  const { maxInFlightPerSite, maxInFlightPerPushService } = NOTIFICATION_LIMITS;
+  return isPushService(site) ? maxInFlightPerPushService : maxInFlightPerSite;
+}
+
+function isPushService(site: string): boolean {
+  return PUSH_SERVICE_SITES.includes(site);
 }
 
 /** Computes the state of a channel after a message. @param isBehind whether more is due than fits into a message */

@@ -33,11 +33,13 @@ export const NOTIFICATION_LIMITS = {
   /** Deliveries at once, in total and to the hosts of one site. Sites that respond slowly occupy a small part. */
   maxInFlight: 256,
   maxInFlightPerSite: 8,
+  /** To a push service, which all devices with a browser share. A scan starts no more, so that this is a rate per second. */
+  maxInFlightPerPushService: 100,
   /** Claimed at once. Those to a busy site are released, each in a transaction, so there should be few. */
   maxClaimed: 16,
   /** Requests per minute to a site: a person with many keys must not direct a flood at a server. */
   perSiteAndMinute: 120,
-  /** Times as many to a push service, which all devices with a browser share. Otherwise, one person could delay the others. */
+  /** Times as many to a push service. Otherwise, one person could delay the others. */
   pushServiceFactor: 50,
   maxCountedSites: 10_000,
   /** Of a response, which is ignored. Some frameworks answer with an HTML page. */

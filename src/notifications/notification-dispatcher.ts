@@ -5,8 +5,13 @@ import { KeyedCounter } from '../keyed-counter.ts';
 import { type Logger, logMilestone } from '../log.ts';
 import { OutageTracker } from '../outage-tracker.ts';
 import { waitAtMost } from '../wait-at-most.ts';
-import { computeChannelUpdate, type DeliveryResult, toSiteKey } from './delivery-policy.ts';
-import { NOSTR_LIMITS, NOTIFICATION_LIMITS } from './limits.ts';
+import {
+  computeChannelUpdate,
+  type DeliveryResult,
+  getMaxInFlight,
+  toSiteKey,
+} from './delivery-policy.ts';
+import { NOTIFICATION_LIMITS } from './limits.ts';
 import type { NotificationContext } from './notification-context.ts';
 import {
   claimDueChannels,
@@ -71,8 +76,8 @@ export class NotificationDispatcher {
   #tryAcquireGroup(channel: DueChannel): boolean {
     const group = getGroup(channel);
     const { site } = channel;
-    const max = site === null ? NOSTR_LIMITS.maxInFlight : NOTIFICATION_LIMITS.maxInFlightPerSite;
-    if (this.#inFlightByGroup.get(group) >= max || this.#hasReachedLimit(site)) {
+    const isBusy = this.#inFlightByGroup.get(group) >= getMaxInFlight(site);
+    if (isBusy || this.#hasReachedLimit(site)) {
       return false;
     }
     this.#inFlightByGroup.increment(group);
