@@ -144,8 +144,8 @@ export class Shop implements SimulatedHost {
     const { scheduler } = this.#world;
     return this.#listExpected().every(
       (payment) =>
-        this.#wasTold(payment) &&
-        this.#wasToldOfCollection(payment) &&
+        this.#wasTold(payment, scheduler.nowMs) &&
+        this.#wasToldOfCollection(payment, scheduler.nowMs) &&
         this.#listReminders(payment).every(({ untilMs }) => untilMs < scheduler.nowMs),
     );
   }
@@ -156,11 +156,12 @@ export class Shop implements SimulatedHost {
     const { nowMs } = scheduler;
     for (const payment of this.#listExpected()) {
       const { quoteId, listedAtMs } = payment;
-      const isLate = (sinceMs: number) => this.#computeDueMs(sinceMs) < nowMs;
-      if (!this.#wasTold(payment) && isLate(listedAtMs ?? 0)) {
+      const paymentDueMs = this.#computeDueMs(listedAtMs ?? 0);
+      if (paymentDueMs < nowMs && !this.#wasTold(payment, paymentDueMs)) {
         referee.report('shops are told of payments', `${this.host} of ${quoteId}`);
       }
-      if (!this.#wasToldOfCollection(payment) && isLate(referee.getListedAsIssuedMs(quoteId))) {
+      const collectionDueMs = this.#computeDueMs(referee.getListedAsIssuedMs(quoteId));
+      if (collectionDueMs < nowMs && !this.#wasToldOfCollection(payment, collectionDueMs)) {
         referee.report('shops are told of collections', `${this.host} of ${quoteId}`);
       }
       for (const { fromMs, untilMs } of this.#listReminders(payment)) {
@@ -205,9 +206,14 @@ export class Shop implements SimulatedHost {
       const isOver = (collectBy ?? 0) + MAX_LATE_SECONDS < toUnixSeconds(scheduler.nowMs);
       const isWrong =
         faults.kinds.length === 0 && isKnownToIssueAfterExpiry(invoice.mint.switches.version);
-      const isLate = isOver && !health.isDisturbed(scheduler.nowMs - MAX_SUSPENSION_MS);
+      const mayBeLate = health.isDisturbed(scheduler.nowMs - MAX_SUSPENSION_MS);
+      const isLate = isOver && !mayBeLate;
       if ((isLate && !referee.haveClockFaults) || isWrong) {
         referee.report('reminders only before a deadline', text);
+      }
+      const sentAfterMs = scheduler.nowMs - MAX_LATE_SECONDS * 1_000;
+      if (referee.getListedAsIssuedMs(quoteId) < sentAfterMs && !mayBeLate) {
+        referee.report('no reminders of what was collected', text);
       }
     }
     const report = this.#reports.getOrInsertComputed(`${event} ${quoteId}`, () => ({
@@ -232,7 +238,11 @@ export class Shop implements SimulatedHost {
       referee.report('right webhooks', text);
     }
     const [lastId, last] = [...this.#accepted].at(-1) ?? [];
-    if (last === undefined || this.#accepted.has(id)) {
+    const earlier = this.#accepted.get(id);
+    if (earlier !== undefined && referee.isCalm(earlier.atMs)) {
+      referee.report('no webhook after it was accepted', text);
+    }
+    if (last === undefined || earlier !== undefined) {
       return;
     }
     // Then another message follows at once.
@@ -255,30 +265,37 @@ export class Shop implements SimulatedHost {
       .filter(({ listedAtMs, paidAtMs }) => listedAtMs !== null && paidAtMs > confirmedAtMs);
   }
 
-  #hasAccepted(event: EventType, { quoteId }: Payment): boolean {
-    return (this.#reports.get(`${event} ${quoteId}`)?.acceptedAtMs.length ?? 0) > 0;
+  #hasAccepted(event: EventType, { quoteId }: Payment, untilMs: number): boolean {
+    const times = this.#reports.get(`${event} ${quoteId}`)?.acceptedAtMs ?? [];
+    return times.some((atMs) => atMs <= untilMs);
   }
 
   /** If an open wallet collects it at once, the shop is only told of that. */
-  #wasTold(payment: Payment): boolean {
-    return this.#hasAccepted('received', payment) || this.#hasAccepted('collected', payment);
+  #wasTold(payment: Payment, untilMs: number): boolean {
+    return (
+      this.#hasAccepted('received', payment, untilMs) ||
+      this.#hasAccepted('collected', payment, untilMs)
+    );
   }
 
-  #wasToldOfCollection(payment: Payment): boolean {
+  #wasToldOfCollection(payment: Payment, untilMs: number): boolean {
     const isListed =
       this.#world.referee.getListedAsIssuedMs(payment.quoteId) < Number.POSITIVE_INFINITY;
-    return !isListed || this.#hasAccepted('collected', payment);
+    return !isListed || this.#hasAccepted('collected', payment, untilMs);
   }
 
   /**
-   * When a message must have arrived: within a minute after the faults, plus the messages before it, the pause after
-   * failures (a tenth of the outage), what the shop asked for, and the claim of a process that died.
+   * When a message must have arrived: within a minute, plus the messages before it. With faults, a minute after them, plus
+   * the pause after failures (a tenth of the outage), what the shop asked for, and the claim of a process that died.
    */
   #computeDueMs(sinceMs: number): number {
     const { referee, scheduler } = this.#world;
+    const clockErrorMs = referee.haveClockFaults ? 300_000 : 0;
+    if (referee.isCalm(sinceMs)) {
+      return sinceMs + 60_000 + QUEUE_MS + clockErrorMs;
+    }
     const endedAtMs = Math.min(referee.faultsEndedAtMs, scheduler.nowMs);
     const fromMs = Math.max(sinceMs, endedAtMs);
-    const clockErrorMs = referee.haveClockFaults ? 300_000 : 0;
     return (
       fromMs +
       60_000 +
