@@ -31,6 +31,8 @@ export class NotificationDispatcher {
   readonly #activeDeliveries = new Set<Promise<void>>();
   readonly #inFlightByGroup = new KeyedCounter();
   readonly #outage: OutageTracker;
+  /** Resolves when the database work of all deliveries so far has ended. */
+  #databaseWork: Promise<unknown> = Promise.resolve();
 
   constructor(context: NotificationContext) {
     this.#context = context;
@@ -105,13 +107,20 @@ export class NotificationDispatcher {
 
   async #deliver(channel: DueChannel): Promise<void> {
     const { db, siteLimiter, onSent, clock, log } = this.#context;
-    const due = await listDueNotifications(db, channel.id, clock());
     const newId = `msg_${randomUUID()}`;
-    const { message, changes } = selectMessage(due, { nowMs: clock(), newId });
-    if (!(await saveNotificationChanges(db, channel.id, changes))) {
+    const selected = await this.#inTurn(async () => {
+      const due = await listDueNotifications(db, channel.id, clock());
+      const { message, changes } = selectMessage(due, { nowMs: clock(), newId });
+      const isSaved = await saveNotificationChanges(db, channel.id, changes);
+      return isSaved
+        ? { message, isBehind: due.length === NOTIFICATION_LIMITS.maxPerMessage }
+        : null;
+    });
+    if (selected === null) {
       // This process was suspended, and another one has sent the message. Or the recipient has removed the channel.
       return;
     }
+    const { message, isBehind } = selected;
     // Counted only now, because often nothing is to be sent.
     const { site } = channel;
     const isLimited = () => site !== null && siteLimiter.consume([toSiteKey(site)]) !== null;
@@ -122,7 +131,6 @@ export class NotificationDispatcher {
     const result = await sendMessage(this.#context, channel, message);
     onSent(channel.kind, result.outcome);
     const nowMs = clock();
-    const isBehind = due.length === NOTIFICATION_LIMITS.maxPerMessage;
     const update = computeChannelUpdate(channel, result, { nowMs, isBehind });
     const sent = {
       ...update,
@@ -132,8 +140,15 @@ export class NotificationDispatcher {
       result: result.text,
       nowMs,
     };
-    await transaction(db, (tx) => recordMessage(tx, channel.id, sent));
+    await this.#inTurn(() => transaction(db, (tx) => recordMessage(tx, channel.id, sent)));
     logDelivery(log, channel, message, result, update.isDisabled);
+  }
+
+  /** Deliveries use the database one after the other: recording payments must not wait for hundreds of them. */
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const result = this.#databaseWork.then(work);
+    this.#databaseWork = result.catch(() => undefined);
+    return result;
   }
 
   /** Ends a claim without an attempt. The next scan continues. */
