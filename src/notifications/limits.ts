@@ -33,7 +33,7 @@ export const NOTIFICATION_LIMITS = {
   /** Deliveries at once, in total and to the hosts of one site. Sites that respond slowly occupy a small part. */
   maxInFlight: 256,
   maxInFlightPerSite: 8,
-  /** To a push service, which all devices with a browser share. A scan starts no more, so that this is a rate per second. */
+  /** To a push service, which all devices with a browser share. A scan, which runs every second, starts at most as many. */
   maxInFlightPerPushService: 100,
   /** Claimed at once. Those to a busy site are released, each in a transaction, so there should be few. */
   maxClaimed: 16,

@@ -12,6 +12,7 @@ import { giftWrap } from '../nostr/gift-wrap.ts';
 import { type RelayList, RelayListCache } from '../relays/relay-list-cache.ts';
 import { RelayPool } from '../relays/relay-pool.ts';
 import { stripQuery } from '../relays/relay-url.ts';
+import { SerialQueue } from '../serial-queue.ts';
 import { toDisplayText } from '../untrusted-text.ts';
 import type { DeliveryResult } from './delivery-policy.ts';
 import { NOSTR_LIMITS } from './limits.ts';
@@ -43,8 +44,7 @@ export class NostrMessenger {
   readonly #relayLists: RelayListCache;
   readonly #lookups: SiteSemaphore;
   readonly #publications: SiteSemaphore;
-  /** Resolves when the latest message is encrypted. */
-  #encrypted: Promise<unknown> = Promise.resolve();
+  readonly #encryptions = new SerialQueue();
 
   constructor(options: NostrMessengerOptions) {
     const { egress, operatorRelays, allowPrivateNetworks } = options;
@@ -123,10 +123,7 @@ export class NostrMessenger {
   /** Encrypts one message at a time, because each occupies the event loop for milliseconds. */
   #encrypt(rumor: UnsignedEvent, recipient: string): Promise<Event> {
     const { signer, clock } = this.#options;
-    const wrap = () => giftWrap(signer, rumor, recipient, toUnixSeconds(clock()));
-    const encrypted = this.#encrypted.then(wrap);
-    this.#encrypted = encrypted.catch(() => undefined);
-    return encrypted;
+    return this.#encryptions.run(() => giftWrap(signer, rumor, recipient, toUnixSeconds(clock())));
   }
 
   /** Returns null if the relay accepts the event, otherwise the reason. */

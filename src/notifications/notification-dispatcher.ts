@@ -4,6 +4,7 @@ import { transaction } from '../database/transaction.ts';
 import { KeyedCounter } from '../keyed-counter.ts';
 import { type Logger, logMilestone } from '../log.ts';
 import { OutageTracker } from '../outage-tracker.ts';
+import { SerialQueue } from '../serial-queue.ts';
 import { waitAtMost } from '../wait-at-most.ts';
 import {
   computeChannelUpdate,
@@ -31,8 +32,8 @@ export class NotificationDispatcher {
   readonly #activeDeliveries = new Set<Promise<void>>();
   readonly #inFlightByGroup = new KeyedCounter();
   readonly #outage: OutageTracker;
-  /** Resolves when the database work of all deliveries so far has ended. */
-  #databaseWork: Promise<unknown> = Promise.resolve();
+  /** Deliveries use the database one after the other: recording payments must not wait for hundreds of them. */
+  readonly #databaseWork = new SerialQueue();
 
   constructor(context: NotificationContext) {
     this.#context = context;
@@ -108,7 +109,7 @@ export class NotificationDispatcher {
   async #deliver(channel: DueChannel): Promise<void> {
     const { db, siteLimiter, onSent, clock, log } = this.#context;
     const newId = `msg_${randomUUID()}`;
-    const selected = await this.#inTurn(async () => {
+    const selected = await this.#databaseWork.run(async () => {
       const due = await listDueNotifications(db, channel.id, clock());
       const { message, changes } = selectMessage(due, { nowMs: clock(), newId });
       const isSaved = await saveNotificationChanges(db, channel.id, changes);
@@ -140,15 +141,10 @@ export class NotificationDispatcher {
       result: result.text,
       nowMs,
     };
-    await this.#inTurn(() => transaction(db, (tx) => recordMessage(tx, channel.id, sent)));
+    await this.#databaseWork.run(() =>
+      transaction(db, (tx) => recordMessage(tx, channel.id, sent)),
+    );
     logDelivery(log, channel, message, result, update.isDisabled);
-  }
-
-  /** Deliveries use the database one after the other: recording payments must not wait for hundreds of them. */
-  #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const result = this.#databaseWork.then(work);
-    this.#databaseWork = result.catch(() => undefined);
-    return result;
   }
 
   /** Ends a claim without an attempt. The next scan continues. */

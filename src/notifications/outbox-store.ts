@@ -223,7 +223,7 @@ export interface ChannelUpdate {
   isDisabled: boolean;
 }
 
-interface SentMessage extends ChannelUpdate {
+export interface SentMessage extends ChannelUpdate {
   messageId: string;
   notificationIds: readonly number[];
   isDelivered: boolean;

@@ -65,6 +65,7 @@ import {
 } from '../../src/zaps/zap-receipt-store.ts';
 import { createDataDir, isPostgres } from '../helpers/database/test-database.ts';
 import { randomPubkey } from '../helpers/recipients/quote-fixtures.ts';
+import { buildSentMessage } from '../helpers/recipients/sent-message.ts';
 
 /** Checks the query plans of SQLite. test/postgres/query-cost.test.ts measures queries on PostgreSQL. */
 
@@ -80,17 +81,7 @@ const RELAY_URL = 'wss://relay.example';
 const FULL_SCAN =
   /^SCAN (quotes|users|usernames|mints|quote_events|earlier|zap_receipts|zap_receipt_deliveries|delivery|notification_channels|notifications)\b(?! .* zap_receipt_deliveries_due)/;
 
-const SENT_MESSAGE = {
-  messageId: 'message',
-  notificationIds: [1],
-  isDelivered: false,
-  result: 'HTTP 500',
-  nowMs: 1,
-  notBeforeMs: 2,
-  failingSinceMs: 1,
-  lastError: 'HTTP 500',
-  isDisabled: true,
-};
+const SENT_MESSAGE = buildSentMessage({ isDelivered: false, isDisabled: true });
 
 type StoreCall = (tx: Tx) => Promise<unknown>;
 

@@ -1,5 +1,4 @@
 import { sql } from 'kysely';
-import pg from 'pg';
 import { beforeEach, expect, it } from 'vitest';
 import type { Database } from '../../src/database/database.ts';
 import { type Db, transaction } from '../../src/database/transaction.ts';
@@ -14,17 +13,14 @@ import {
   saveNotificationChanges,
 } from '../../src/notifications/outbox-store.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
-import { waitForBlockedStatement } from '../helpers/database/postgres-locks.ts';
-import {
-  openTestDatabase,
-  requirePostgresUrl,
-  type TestDatabase,
-} from '../helpers/database/test-database.ts';
+import { lockRows, waitForBlockedStatement } from '../helpers/database/postgres-locks.ts';
+import { openTestDatabase, type TestDatabase } from '../helpers/database/test-database.ts';
 import {
   buildUnpaidQuote,
   createObservationRecorder,
   randomPubkey,
 } from '../helpers/recipients/quote-fixtures.ts';
+import { buildSentMessage } from '../helpers/recipients/sent-message.ts';
 
 /** The recipient, the recorder and the dispatcher lock the same rows: channels first, by id, then their notifications. */
 
@@ -45,17 +41,7 @@ it('stores the result of a message while its channel is removed', async () => {
   const unlock = await lockRow('notification_channels', channel);
   const removal = transaction(db, (tx) => deleteChannel(tx, channel));
   await waitForBlockedStatement(database);
-  const sent = {
-    messageId: 'msg_1',
-    notificationIds,
-    isDelivered: true,
-    result: 'HTTP 200',
-    nowMs: NOW_MS,
-    notBeforeMs: NOW_MS,
-    failingSinceMs: null,
-    lastError: null,
-    isDisabled: false,
-  };
+  const sent = buildSentMessage({ notificationIds });
   const recording = transaction(db, (tx) => recordMessage(tx, channel, sent));
   await waitForBlockedStatement(database, 2);
   await unlock();
@@ -140,16 +126,6 @@ async function addDueNotifications(channel: string): Promise<number[]> {
   return (await listDueNotifications(db, channel, NOW_MS)).map(({ id }) => id);
 }
 
-/** Locks a row in an open transaction. @returns a function that ends the transaction, after a statement */
-async function lockRow(table: string, id: string | number) {
-  const client = new pg.Client({ connectionString: requirePostgresUrl(testDatabase) });
-  client.on('error', () => undefined);
-  await client.connect();
-  await client.query('begin');
-  await client.query(`select 1 from ${table} where id = $1 for update`, [id]);
-  return async (statement = 'select 1') => {
-    await client.query(statement);
-    await client.query('commit');
-    await client.end();
-  };
+function lockRow(table: string, id: string | number) {
+  return lockRows(testDatabase, `select 1 from ${table} where id = $1 for update`, [id]);
 }

@@ -16,6 +16,7 @@ import {
 import { measureQueryCost } from '../helpers/database/postgres-query-cost.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import { insertPaidQuotes, randomPubkey } from '../helpers/recipients/quote-fixtures.ts';
+import { buildSentMessage } from '../helpers/recipients/sent-message.ts';
 
 /** The queries of the outbox must not read many more rows than they need, however large the tables are. */
 
@@ -87,17 +88,15 @@ const CALLS: [maxRows: number, title: string, call: (tx: Tx) => Promise<unknown>
     30,
     'recording a message',
     (tx) =>
-      recordMessage(tx, channel, {
-        messageId: 'message',
-        notificationIds: [notificationId],
-        isDelivered: true,
-        result: 'HTTP 200',
-        nowMs: NOW_MS,
-        notBeforeMs: NOW_MS,
-        failingSinceMs: null,
-        lastError: null,
-        isDisabled: false,
-      }),
+      recordMessage(
+        tx,
+        channel,
+        buildSentMessage({
+          notificationIds: [notificationId],
+          nowMs: NOW_MS,
+          notBeforeMs: NOW_MS,
+        }),
+      ),
   ],
   [30, 'releasing a channel', (tx) => releaseChannel(tx, channel, NOW_MS)],
   [

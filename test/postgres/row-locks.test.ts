@@ -1,4 +1,3 @@
-import pg from 'pg';
 import { beforeEach, expect, it } from 'vitest';
 import type { Database } from '../../src/database/database.ts';
 import { type Db, transaction } from '../../src/database/transaction.ts';
@@ -7,12 +6,8 @@ import type { SourcedObservation } from '../../src/quotes/decide-observation.ts'
 import { listPaidQuotes } from '../../src/quotes/paid-list-store.ts';
 import type { NewQuote } from '../../src/quotes/quote-store.ts';
 import { findQuoteByVerifyToken, insertQuotes } from '../../src/quotes/quote-store.ts';
-import { waitForBlockedStatement } from '../helpers/database/postgres-locks.ts';
-import {
-  openTestDatabase,
-  requirePostgresUrl,
-  type TestDatabase,
-} from '../helpers/database/test-database.ts';
+import { lockRows, waitForBlockedStatement } from '../helpers/database/postgres-locks.ts';
+import { openTestDatabase, type TestDatabase } from '../helpers/database/test-database.ts';
 import {
   buildUnpaidQuote,
   createObservationRecorder,
@@ -108,17 +103,9 @@ it('inserts the quotes of a batch in a fixed order, so that two processes cannot
   expect(await batch).toEqual([null, null]);
 });
 
-/** Locks the row of a user in an open transaction. @returns a function that ends the transaction */
-async function lockUser(pubkey: string): Promise<() => Promise<void>> {
-  const client = new pg.Client({ connectionString: requirePostgresUrl(testDatabase) });
-  client.on('error', () => undefined);
-  await client.connect();
-  await client.query('begin');
-  await client.query('update users set lock_quotes = lock_quotes where pubkey = $1', [pubkey]);
-  return async () => {
-    await client.query('commit');
-    await client.end();
-  };
+function lockUser(pubkey: string) {
+  const statement = 'update users set lock_quotes = lock_quotes where pubkey = $1';
+  return lockRows(testDatabase, statement, [pubkey]);
 }
 
 function observe({ quoteId }: NewQuote, state: ObservedState): SourcedObservation {
