@@ -14,6 +14,9 @@ COPY scripts/build-web.ts scripts/
 COPY src/http/web src/http/web
 COPY src/usernames/limits.ts src/usernames/
 RUN ["node", "scripts/build-web.ts"]
+# What `nutpost --version` prints in the clone. Without it, the image's version ends in `+unreleased`.
+ARG VERSION=
+RUN test -z "$VERSION" || echo "$VERSION" > dist/version
 
 FROM node:26-slim
 ENV NODE_ENV=production HOST=0.0.0.0 DATA_DIR=/data

@@ -25,6 +25,8 @@ const CERTIFICATES_MOUNT = '/usr/local/etc/npm-certificates.pem';
 const HOSTS_MOUNT = '/etc/hosts';
 
 export const IMAGE = 'localhost/nutpost';
+/** As from `nutpost --version` in a clone. */
+export const IMAGE_VERSION = '1.2.3+g92726cc';
 export const BASE_IMAGE = 'localhost/nutpost-base';
 
 /** Any machine allows these limits. By default, Podman sets higher limits than some machines allow. */
@@ -98,6 +100,7 @@ async function runBuildah(folder: string, signal: AbortSignal): Promise<void> {
       // The other format, OCI, has no health checks.
       ...['--format', 'docker'],
       ...['--layers', '--pull-never', '--tag', IMAGE],
+      ...['--build-arg', `VERSION=${IMAGE_VERSION}`],
       ...['--volume', `${folder}/npmrc:${NPM_SETTINGS_MOUNT}:ro`],
       ...['--volume', `${folder}/certificates.pem:${CERTIFICATES_MOUNT}:ro`],
       '.',

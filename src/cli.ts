@@ -1,7 +1,7 @@
 import { type ParseArgsOptionsConfig, parseArgs } from 'node:util';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { ConfigError, isRunByNpm, readCommandConfig, readConfig, VERSION } from './config.ts';
+import { ConfigError, isRunByNpm, readCommandConfig, readConfig } from './config.ts';
 import { openDatabase } from './database/database.ts';
 import { DatabaseUnavailableError, OperatorError, rootCauseMessage } from './errors.ts';
 import { formatErrorForTerminal } from './log.ts';
@@ -9,6 +9,7 @@ import { type CommandResult, ProcessIo, parseArguments } from './operator/comman
 import { COMMANDS_USAGE, parseCommand, runOperatorCommand } from './operator/commands.ts';
 import { DOCTOR_USAGE, renderFindings, runDoctor } from './operator/doctor/doctor.ts';
 import { startService } from './service.ts';
+import { VERSION } from './version.ts';
 
 const SERVE_USAGE =
   '  serve    runs the service with the settings of the environment (see .env.example)\n';

@@ -1,6 +1,5 @@
 import { isIP } from 'node:net';
 import { z } from 'zod';
-import packageJson from '../package.json' with { type: 'json' };
 import { normaliseMintUrl, normaliseServerUrl } from './net/server-url.ts';
 import { parseSecretKey } from './nostr/keys.ts';
 import { MSAT_PER_SAT, narrowSendableRange } from './quotes/lnurl-pay.ts';
@@ -415,8 +414,6 @@ function parseOrigin(text: string): string | null {
   const hasOnlyOrigin = url?.pathname === '/' && !/[?#@]/.test(text) && url.hostname !== '';
   return isHttp && hasOnlyOrigin ? url.origin : null;
 }
-
-export const VERSION: string = packageJson.version;
 
 /** The settings that {@link buildConfig} reads, whatever their values are. */
 export const SETTING_NAMES: readonly string[] = readSettings({}).names;

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Clock } from './clock.ts';
-import { type Config, readJournalStream, VERSION } from './config.ts';
+import { type Config, readJournalStream } from './config.ts';
 import { isAccessibleToOtherUsers, loadOrGenerateSecret } from './database/data-dir.ts';
 import { type Database, openDatabase } from './database/database.ts';
 import { areMigrationsApplied } from './database/migration-store.ts';
@@ -44,6 +44,7 @@ import {
 } from './recipients/recipient-directory.ts';
 import { shutDown } from './shutdown.ts';
 import { createUsernamesModule } from './usernames/usernames-module.ts';
+import { VERSION } from './version.ts';
 import { WatchCoordinator } from './watcher/watch-coordinator.ts';
 import { createZapsModule } from './zaps/zaps-module.ts';
 

@@ -4,6 +4,7 @@ import {
   createJsonSchemaTransform,
   createJsonSchemaTransformObject,
 } from 'fastify-type-provider-zod';
+import { VERSION } from '../version.ts';
 
 const API_OVERVIEW = unwrapMarkdown(`
 A Lightning address for every Nostr key. Each payment is a Cashu mint quote, which the recipient's wallet mints
@@ -56,7 +57,7 @@ export async function registerOpenApi(app: FastifyInstance): Promise<void> {
   await app.register(swagger, {
     openapi: {
       openapi: '3.1.1',
-      info: { title: 'nutpost', version: '2', description: API_OVERVIEW },
+      info: { title: 'nutpost', version: VERSION, description: API_OVERVIEW },
       tags: [
         { name: 'Payers', description: 'LNURL and NIP-05.' },
         { name: 'Wallets', description: 'For the wallets of recipients.' },

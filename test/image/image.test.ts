@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { BASE_IMAGE, IMAGE } from '../../scripts/container-image.ts';
+import { BASE_IMAGE, IMAGE, IMAGE_VERSION } from '../../scripts/container-image.ts';
 import { runProgram } from '../../scripts/debian-packages.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
@@ -115,6 +115,10 @@ describe('service in a container with a read-only root file system', () => {
     expect(await container.exec('ls', '-A', '/dev/shm')).toBe('');
     expect((await container.exec('ls', '/data')).split('\n')).toContain('nutpost.sqlite');
     expect(await container.exec('stat', '--format', '%U %a', '/data')).toBe('node 700');
+  });
+
+  it('prints the version that the build was given', async () => {
+    expect(await runInImage(['node', 'bin/nutpost.js', '--version'])).toBe(IMAGE_VERSION);
   });
 
   it.each([

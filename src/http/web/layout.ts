@@ -3,7 +3,7 @@ import type { FastifyReply } from 'fastify';
 import { html } from 'htm/preact';
 import type { ComponentChildren, VNode } from 'preact';
 import { renderToString } from 'preact-render-to-string';
-import packageJson from '../../../package.json' with { type: 'json' };
+import { VERSION } from '../../version.ts';
 import { acceptsGzip } from '../static-files.ts';
 import type { Assets } from './assets.ts';
 import { type Branding, COLOR_SCHEMES } from './branding.ts';
@@ -123,7 +123,7 @@ function renderPage(site: Site, page: Page, language: PageLanguage): string {
           <nav aria-label=${t('site.aboutNavigation')}>
             ${site.links.map(({ label, href }) => html`<a href=${href}>${label}</a>`)}
             <a href="/docs">API</a>
-            <span>nutpost ${packageJson.version}</span>
+            <span>nutpost ${VERSION}</span>
           </nav>
         </footer>
       </body>

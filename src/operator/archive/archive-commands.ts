@@ -1,9 +1,9 @@
 import { parseArgs } from 'node:util';
-import { VERSION } from '../../config.ts';
 import { type Db, notify, snapshot, type Tx, transaction } from '../../database/transaction.ts';
 import { OperatorError } from '../../errors.ts';
 import { ALL_RECIPIENTS, RECIPIENT_CHANGES_CHANNEL } from '../../recipients/recipient-directory.ts';
 import { tryParseJson } from '../../untrusted-text.ts';
+import { VERSION } from '../../version.ts';
 import type { CommandIo, OperatorCommand } from '../command.ts';
 import { formatCount, formatNumber, formatTime, joinLines } from '../format.ts';
 import {
