@@ -260,6 +260,10 @@ async function migratePostgres(
 }
 
 async function migrate(db: Db, onProgress: OnProgress): Promise<void> {
+  if ((await compareMigrations(db)).missing.length === 0) {
+    // Kysely would refuse migrations of newer versions. They only add to the tables, so this version works with them.
+    return;
+  }
   const migrationsWithProgress: Record<string, Migration> = {};
   for (const [name, { up }] of Object.entries(migrations)) {
     migrationsWithProgress[name] = {

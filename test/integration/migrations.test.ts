@@ -20,18 +20,17 @@ it('reports nothing if all migrations were applied before', async () => {
   expect(await openAndRecordProgress(location)).toEqual([]);
 });
 
-it('rejects a database that a newer version migrated', async () => {
+it('opens a database that a newer version migrated, so that operators can go back', async () => {
   const { dataDir, remove } = await createDataDir();
   onTestFinished(remove);
   const open = () => openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
   const { db, close } = await open();
-  await sql`insert into kysely_migration (name, timestamp) values ('9999_future', 'now')`.execute(
+  const timestamp = new Date().toISOString();
+  await sql`insert into kysely_migration (name, timestamp) values ('9999_future', ${timestamp})`.execute(
     db,
   );
   await close();
-  await expect(open()).rejects.toThrow(
-    /^The database migration failed: corrupted migrations: .*9999_future/,
-  );
+  await (await open()).close();
 });
 
 async function openAndRecordProgress(location: DatabaseLocation): Promise<string[]> {

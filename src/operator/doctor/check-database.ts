@@ -330,13 +330,7 @@ export async function checkNotifications({ db, listen }: Database): Promise<Find
 }
 
 function* checkSchema({ missing, unknown, serviceState }: SchemaAndService): Generator<Finding> {
-  if (unknown.length > 0) {
-    yield problem(
-      'database.migrations',
-      `The database was migrated by a newer version of nutpost (${unknown.at(-1)}); this version does not start with it`,
-      'Run the newer version, or restore the backup from before the upgrade.',
-    );
-  } else if (missing.length > 0) {
+  if (missing.length > 0) {
     yield warning(
       'database.migrations',
       `Pending migrations: ${missing.length} (the first is ${missing[0]})`,
@@ -344,7 +338,13 @@ function* checkSchema({ missing, unknown, serviceState }: SchemaAndService): Gen
     );
   } else {
     const processCount = serviceState?.runningProcessCount ?? 0;
-    yield ok('database.migrations', 'The tables are up to date');
+    yield unknown.length === 0
+      ? ok('database.migrations', 'The tables are up to date')
+      : warning(
+          'database.migrations',
+          `A newer version of nutpost has added to the tables (${unknown.at(-1)}); this version does not use that`,
+          'This is as expected after going back to this version. `nutpost export` may omit what was added.',
+        );
     yield ok('database.processes', `Running processes of the service: ${processCount}`);
     for (const proxy of serviceState?.untrustedProxies ?? []) {
       yield problem(

@@ -25,14 +25,13 @@ export interface PostgresReport {
 export type SchemaAndService = Awaited<ReturnType<typeof readSchemaAndService>>;
 export type ServiceState = Awaited<ReturnType<typeof readServiceState>>;
 
-/** Returns `unknown` migrations, which only a newer version has, and a `serviceState` if the tables are up to date. */
+/** Returns `unknown` migrations, which only a newer version has, and a `serviceState` if no migration is missing. */
 export async function readSchemaAndService(db: Db, defaultMintUrl: string) {
   const { missing, unknown } = await compareMigrations(db);
-  const isCurrent = missing.length === 0 && unknown.length === 0;
   return {
     missing,
     unknown,
-    serviceState: isCurrent ? await readServiceState(db, defaultMintUrl) : null,
+    serviceState: missing.length === 0 ? await readServiceState(db, defaultMintUrl) : null,
   };
 }
 
