@@ -24,6 +24,7 @@ WORKDIR /app
 COPY --from=dependencies /app/node_modules node_modules
 COPY package.json .
 COPY bin bin
+COPY demo demo
 COPY migrations migrations
 COPY src src
 COPY --from=web /app/dist dist

@@ -15,10 +15,12 @@ if (parseInt(version, 10) < MINIMUM_MAJOR) {
   );
   process.exitCode = 1;
 } else {
-  // Compiling takes half of the start time, so Node caches the compiled code. The cache is in node_modules because
-  // anyone who can write there can change the code anyway. Without write access, the cache is not used.
-  void import('node:module').then(function (module) {
-    module.enableCompileCache(import.meta.dirname + '/../node_modules/.cache/nutpost');
-    return import('../src/cli.ts');
+  void Promise.all([import('node:module'), import('node:fs')]).then(function ([module, fs]) {
+    var root = import.meta.dirname + '/..';
+    // Compiling takes half of the start time, so Node caches the compiled code. The cache is in node_modules because
+    // anyone who can write there can change the code anyway. Without write access, the cache is not used.
+    module.enableCompileCache(root + '/node_modules/.cache/nutpost');
+    // The npm package contains JavaScript instead of the sources (scripts/build-package.ts).
+    return fs.existsSync(root + '/src') ? import('../src/cli.ts') : import('../dist/src/cli.js');
   });
 }

@@ -39,7 +39,7 @@ export async function bundleBrowserFiles(): Promise<Map<string, Uint8Array>> {
   return new Map(outputFiles.map((file) => [path.basename(file.path), file.contents]));
 }
 
-async function writeBrowserFiles(): Promise<void> {
+export async function writeBrowserFiles(): Promise<void> {
   const files = await bundleBrowserFiles();
   await rm(TARGET, { recursive: true, force: true });
   await mkdir(TARGET, { recursive: true });

@@ -114,8 +114,7 @@ async function demo(): Promise<void> {
   if (options === null) {
     return;
   }
-  // Imported dynamically, because the container image contains neither the demo nor its dependencies.
-  const { runDemo } = await import('../demo/demo.ts').catch(explainMissingPackage);
+  const { runDemo } = await import('../demo/demo.ts');
   const { keep: shouldKeepRunning, port } = options;
   const stop = new AbortController();
   const demoFinished = runDemo({ shouldKeepRunning, port, stopSignal: stop.signal });
@@ -140,16 +139,6 @@ function parseOptionsOrPrintUsage<T extends ParseArgsOptionsConfig>(usage: strin
     return null;
   }
   return parsed.value;
-}
-
-function explainMissingPackage(error: unknown): never {
-  if (error instanceof Error && 'code' in error && error.code === 'ERR_MODULE_NOT_FOUND') {
-    throw new OperatorError(
-      'The demo needs a checkout of the repository after "npm ci"; the container image does not contain' +
-        ` it: ${error.message}`,
-    );
-  }
-  throw error;
 }
 
 /** Calls `stop` on the first SIGTERM or SIGINT. Exits when it has finished, after 15 s, or on the second signal. */

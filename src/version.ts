@@ -5,8 +5,8 @@ import path from 'node:path';
 
 const PACKAGE_FILE = findPackageJSON(import.meta.url) as string;
 
-/** Contains package.json. */
-const PACKAGE_FOLDER = path.dirname(PACKAGE_FILE);
+/** Contains package.json. This module is in `src/`, or in `dist/src/` of the npm package. */
+export const PACKAGE_FOLDER = path.dirname(PACKAGE_FILE);
 
 /** The version in package.json; with the commit if that is not the release: `0.2.0+g92726cc`. */
 export const VERSION = readVersion();

@@ -1,42 +1,75 @@
 #!/bin/sh
-# Installs the current commit of this clone as /opt/nutpost/<version>, and selects it for the next start of the service.
-# If a step fails, the version that was selected before stays. Run it as root. See docs/operations/deployment.md.
+# Installs the release that contains this script as /opt/nutpost/<version>, selects it, and restarts the service if it
+# runs. If a step fails, or the new version does not start, the version that was selected before stays. Run it as root
+# from the unpacked npm package. /opt/nutpost/<version>/deploy/systemd/install.sh selects an installed version again. See
+# docs/operations/deployment.md and docs/operations/upgrades.md.
 set -eu
 umask 022
 
+root=/opt/nutpost
 cd "$(dirname "$0")/../.."
-version=$(node -p 'require("./package.json").version')-g$(git rev-parse --short HEAD)
-installation=/opt/nutpost/$version
+version=$(cat dist/version)
 
 if ! id nutpost >/dev/null 2>&1; then
   useradd --system --user-group --home-dir /var/lib/nutpost --no-create-home --shell /usr/sbin/nologin nutpost
 fi
 
 # With this file, the installation is complete.
-if [ ! -e "$installation/.installed" ]; then
-  rm -rf "$installation"
-  mkdir -p "$installation"
-  git archive HEAD | tar -x -C "$installation"
-  cd "$installation"
-  npm pkg set version="$version"
-  npm ci
-  npm run build
-  npm prune --omit=dev --omit=optional
+if [ ! -e "$root/$version/.installed" ]; then
+  rm -rf "${root:?}/$version"
+  mkdir -p "$root/$version"
+  cp -R . "$root/$version"
+  cd "$root/$version"
+  chown -R root: .
   # Stores compiled code, which halves the start time.
   install -d -o nutpost node_modules/.cache
   runuser -u nutpost -- node bin/nutpost.js --version
   # The network thread starts after the service has changed an option of V8, so its cache is another one.
   runuser -u nutpost -- env NODE_COMPILE_CACHE=node_modules/.cache/nutpost \
-    node --heap-growing-percent=50 src/net/network-thread-worker.ts
+    node --heap-growing-percent=50 dist/src/net/network-thread-worker.js
   chown -R root: node_modules/.cache
   chmod -R a+rX .
   touch .installed
 fi
 
-install -m 644 "$installation/deploy/systemd/nutpost.service" /etc/systemd/system/
-install -m 755 "$installation/deploy/systemd/nutpost" /usr/local/bin/
-# A rename, so that the link always exists.
-ln -sfn "$version" /opt/nutpost/next
-mv -T /opt/nutpost/next /opt/nutpost/current
-systemctl daemon-reload
-echo "Installed nutpost $version. Start it with: systemctl restart nutpost"
+select_version() {
+  install -m 644 "$root/$1/deploy/systemd/nutpost.service" /etc/systemd/system/
+  install -m 755 "$root/$1/deploy/systemd/nutpost" /usr/local/bin/
+  # A rename, so that the link always exists.
+  ln -sfn "$1" $root/next
+  mv -T $root/next $root/current
+  systemctl daemon-reload
+}
+
+is_ready() {
+  systemd-run --quiet --pipe --wait --collect --uid=nutpost --unit=nutpost-health-check --description=nutpost \
+    --property=EnvironmentFile=/etc/nutpost.env /usr/bin/env node $root/current/bin/healthcheck.js >/dev/null 2>&1
+}
+
+count_restarts() {
+  systemctl show --property=NRestarts --value nutpost
+}
+
+# Fails if the service exits, which systemd then restarts. Migrations of large tables may take minutes.
+restart_service() {
+  systemctl restart nutpost
+  restarts=$(count_restarts)
+  echo "Waiting until nutpost $version is ready"
+  until is_ready; do
+    sleep 1
+    [ "$(count_restarts)" = "$restarts" ] || return 1
+  done
+}
+
+previous=$(readlink $root/current || true)
+select_version "$version"
+if ! systemctl is-active --quiet nutpost; then
+  echo "Installed nutpost $version. Start it with: systemctl enable --now nutpost"
+elif restart_service; then
+  echo "nutpost $version runs."
+else
+  select_version "$previous"
+  systemctl restart nutpost
+  echo "nutpost $version does not start, so $previous runs again. See: journalctl -u nutpost" >&2
+  exit 1
+fi

@@ -34,7 +34,7 @@ describe('files of the image', () => {
   });
 
   it('has the source files, without tests, settings or git', async () => {
-    const { stdout } = await runProgram('git', ['ls-files', 'bin', 'migrations', 'src'], {
+    const { stdout } = await runProgram('git', ['ls-files', 'bin', 'demo', 'migrations', 'src'], {
       cwd: PROJECT_DIR,
     });
     const files = await listFiles(path.join(image, 'app'), '-type', 'f');

@@ -55,7 +55,7 @@ describe('Dockerfile', () => {
     const topLevelEntries = new Set(buildContext.map((file) => file.split('/')[0]));
     expect([...topLevelEntries].toSorted()).toEqual(
       [
-        ...['.npmrc', 'bin', 'migrations', 'package-lock.json', 'package.json'],
+        ...['.npmrc', 'bin', 'demo', 'migrations', 'package-lock.json', 'package.json'],
         ...['scripts', 'src', 'tsconfig.json'],
       ].toSorted(),
     );

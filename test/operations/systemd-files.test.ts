@@ -1,16 +1,6 @@
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import {
-  chmod,
-  copyFile,
-  mkdir,
-  mkdtemp,
-  readdir,
-  readFile,
-  readlink,
-  rm,
-  writeFile,
-} from 'node:fs/promises';
+import { copyFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { text } from 'node:stream/consumers';
@@ -118,28 +108,6 @@ describe('the script nutpost', () => {
   });
 });
 
-it('install.sh selects a version only after all of its steps succeeded, and keeps the old one', async () => {
-  const root = await useTemporaryFolder();
-  const { clone, commit, install } = await createClone(root);
-  await install({});
-  const first = await readlink(path.join(root, 'opt/current'));
-  expect(first).toMatch(/^1\.2\.3-g[0-9a-f]{7,}$/);
-  expect(await readFile(path.join(root, 'opt', first, 'package.json'), 'utf8')).toContain(first);
-
-  await commit('second');
-  await expect(install({ FAILING_NPM: 'ci' })).rejects.toThrow('npm ci failed');
-  expect(await readlink(path.join(root, 'opt/current'))).toBe(first);
-  expect(await readFile(path.join(root, 'opt', first, 'file'), 'utf8')).toBe('first');
-
-  await install({});
-  const second = await readlink(path.join(root, 'opt/current'));
-  expect(second).not.toBe(first);
-  expect(await readFile(path.join(root, 'opt', second, 'file'), 'utf8')).toBe('second');
-  expect((await readdir(path.join(root, 'opt'))).sort()).toEqual(['current', first, second].sort());
-  expect(await readdir(path.join(root, 'bin'))).toContain('nutpost');
-  expect(await readdir(clone)).not.toContain('node_modules');
-});
-
 async function useScript(env: Record<string, string>) {
   const folder = await useTemporaryFolder();
   const settings = path.join(folder, 'nutpost.env');
@@ -160,49 +128,6 @@ async function useScript(env: Record<string, string>) {
     return { code, stderr };
   };
   return { start, run, settings };
-}
-
-async function createClone(root: string) {
-  const [clone, bin] = [path.join(root, 'clone'), path.join(root, 'bin')];
-  const deploy = path.join(clone, 'deploy/systemd');
-  await mkdir(deploy, { recursive: true });
-  await mkdir(bin);
-  for (const name of await readdir(SYSTEMD_FOLDER)) {
-    const text = await readFile(path.join(SYSTEMD_FOLDER, name), 'utf8');
-    await writeFile(
-      path.join(deploy, name),
-      text
-        .replaceAll('/opt/nutpost', path.join(root, 'opt'))
-        .replaceAll(/\/etc\/systemd\/system\/|\/usr\/local\/bin\//g, `${bin}/`)
-        .replace(' -o nutpost', ''),
-    );
-  }
-  await chmod(path.join(deploy, 'install.sh'), 0o755);
-  await writeFile(path.join(clone, 'package.json'), '{ "version": "1.2.3" }');
-  const fakes = {
-    npm: `[ "$1" != "$FAILING_NPM" ] || { echo "npm $1 failed" >&2; exit 1; }
-if [ "$1 $2" = "pkg set" ]; then echo "{ \\"$3\\" }" > package.json; else mkdir -p node_modules; fi`,
-    ...Object.fromEntries(['id', 'runuser', 'chown', 'systemctl'].map((name) => [name, 'exit 0'])),
-  };
-  for (const [name, script] of Object.entries(fakes)) {
-    await writeFile(path.join(bin, name), `#!/bin/sh\n${script}\n`, { mode: 0o755 });
-  }
-  const git = (...args: string[]) =>
-    runProgram('git', ['-c', 'user.name=test', '-c', 'user.email=test@example.com', ...args], {
-      cwd: clone,
-    });
-  const commit = async (text: string) => {
-    await writeFile(path.join(clone, 'file'), text);
-    await git('add', '.');
-    await git('commit', '--quiet', '--message', text);
-  };
-  await git('init', '--quiet');
-  await commit('first');
-  const install = (variables: Record<string, string>) =>
-    runProgram(path.join(deploy, 'install.sh'), [], {
-      env: { ...process.env, PATH: `${bin}:${process.env['PATH']}`, ...variables },
-    });
-  return { clone, commit, install };
 }
 
 async function useTemporaryFolder(): Promise<string> {

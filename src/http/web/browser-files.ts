@@ -2,13 +2,14 @@ import { createHash, randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { PACKAGE_FOLDER } from '../../version.ts';
 
 /** Written by scripts/build-web.ts. */
-const PREBUILT_DIRECTORY = fileURLToPath(new URL('../../../dist/web/', import.meta.url));
+const PREBUILT_DIRECTORY = path.join(PACKAGE_FOLDER, 'dist/web');
 
 /** True in a checkout. There, prebuilt files are ignored, because they would hide a developer's changes. */
-const isBundlerInstalled = canResolve('esbuild');
+const isBundlerInstalled =
+  existsSync(path.join(PACKAGE_FOLDER, 'scripts')) && canResolve('esbuild');
 
 /** The scripts and the style sheet. */
 export interface BrowserFiles {
@@ -41,7 +42,7 @@ export async function findBrowserFiles(): Promise<BrowserFiles> {
 let bundling: Promise<ReadonlyMap<string, Uint8Array>> | null = null;
 
 async function bundle(): Promise<ReadonlyMap<string, Uint8Array>> {
-  // biome-ignore lint/style/noRestrictedImports: in a checkout only; the container image contains prebuilt files
+  // biome-ignore lint/style/noRestrictedImports: in a checkout only; others have prebuilt files
   const script = await import('../../../scripts/build-web.ts');
   bundling ??= script.bundleBrowserFiles().catch((error: unknown) => {
     bundling = null;

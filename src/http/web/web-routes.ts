@@ -53,8 +53,8 @@ export async function loadWebPages(settings: WebSettings, log: Logger): Promise<
   if (!canLoadBrowserFiles()) {
     log.warn(
       { event: 'web_pages_missing' },
-      'the files of the web pages are missing, so there are no pages; run "npm run build" with the development' +
-        ' dependencies, or set WEB_PAGES=false',
+      'the files of the web pages are missing, so there are no pages; run "npm ci" with the development dependencies,' +
+        ' or set WEB_PAGES=false',
     );
     return null;
   }

@@ -23,7 +23,7 @@ const EXTERNAL_SETTINGS = new Set([
 /** The API description does not describe its own endpoint. */
 const UNDOCUMENTED_ENDPOINTS = new Set(['/api/v2/openapi.json']);
 
-const NPM_BUILTIN_COMMANDS = new Set(['ci', 'audit', 'install', 'prune', 'run']);
+const NPM_BUILTIN_COMMANDS = new Set(['ci', 'audit', 'install', 'pack', 'run']);
 
 /**
  * Returns the links, files, npm scripts, nutpost commands and options, settings and API endpoints that a document

@@ -7,7 +7,7 @@ const ROOT = path.resolve(import.meta.dirname, '../../..');
  * Starts a command like systemd-run: it gets no variables of the caller, and has its own session, which signals to the
  * caller do not reach. Stores the id of the process in a file with the name of the unit.
  */
-const FAKE_SYSTEMD_RUN = `#!/bin/bash
+export const FAKE_SYSTEMD_RUN = `#!/bin/bash
 variables=()
 while [[ $1 == --* ]]; do
   case $1 in
