@@ -44,6 +44,10 @@ describe('files that name the repository or the image', () => {
     expect(tags.filter((tag) => !expected.includes(tag.replace(/^.*: /, '')))).toEqual([]);
     const { images } = parse(read('deploy/kubernetes/kustomization.yaml'));
     expect(images).toMatchObject([{ newTag: version }]);
+    expect(parse(read('deploy/umbrel/nutpost-server/umbrel-app.yml')).version).toBe(version);
+    expect(read('deploy/startos/startos/index.ts')).toContain(`version: '${version}:`);
+    expect(read('deploy/yunohost/manifest.toml')).toContain(`version = "${version}~ynh`);
+    expect(read('deploy/yunohost/manifest.toml')).toContain(`/v${version}/nutpost-${version}.tgz"`);
     expect(read('docs/operations/deployment.md')).toContain(`version=${version}\n`);
   });
 });
