@@ -10,6 +10,7 @@ export async function up(db: Kysely<unknown>): Promise<void> {
   await createTreasury(db);
   await createZaps(db);
   await createNotifications(db);
+  await createAudit(db);
 }
 
 async function createUsernames(db: Kysely<unknown>): Promise<void> {
@@ -308,6 +309,27 @@ async function createNotifications(db: Kysely<unknown>): Promise<void> {
   await sql`
     create index notifications_by_channel on notifications (channel, due_at)`.execute(db);
   await sql`create index notifications_to_prune on notifications (give_up_at)`.execute(db);
+}
+
+async function createAudit(db: Kysely<unknown>): Promise<void> {
+  const { int, rowId, tableOptions } = dialectOf(db);
+  await sql`
+    create table audit_events (
+      ${rowId},
+      at ${int} not null,
+      actor_kind text not null check (actor_kind in ('command', 'operator', 'user')),
+      actor text not null,
+      action text not null,
+      pubkey text,
+      name text,
+      before text,
+      after text,
+      logged ${int} not null default 0 check (logged in (0, 1))
+    ) ${tableOptions}`.execute(db);
+  await sql`create index audit_events_by_time on audit_events (at)`.execute(db);
+  await sql`create index audit_events_by_pubkey on audit_events (pubkey, id)`.execute(db);
+  await sql`create index audit_events_by_name on audit_events (name, id)`.execute(db);
+  await sql`create index audit_events_to_log on audit_events (id) where logged = 0`.execute(db);
 }
 
 /** Returns the parts of `create table` that the two databases write differently. */

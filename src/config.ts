@@ -1,4 +1,5 @@
 import { isIP } from 'node:net';
+import { userInfo } from 'node:os';
 import { z } from 'zod';
 import { normaliseMintUrl, normaliseServerUrl } from './net/server-url.ts';
 import { parseSecretKey } from './nostr/keys.ts';
@@ -258,6 +259,15 @@ export function listNonEmptyVariables(env: EnvironmentVariables = process.env): 
 /** Returns whether npm started this process. npm forwards signals, also those that the terminal sends to both. */
 export function isRunByNpm(env: EnvironmentVariables = process.env): boolean {
   return env['npm_lifecycle_event'] !== undefined;
+}
+
+/** Returns the user who runs this process, also through sudo. A container may give its user no name, but only a number. */
+export function readSystemUser(env: EnvironmentVariables = process.env): string {
+  try {
+    return env['SUDO_USER'] ?? userInfo().username;
+  } catch {
+    return `uid ${process.getuid?.()}`;
+  }
 }
 
 /** Returns the id that systemd gave to this process's connection to the journal; null if systemd did not start it. */

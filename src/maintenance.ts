@@ -5,6 +5,7 @@ import type { Logger } from './log.ts';
 import { pruneUnusedMints } from './mints/mint-store.ts';
 import { pruneNotifications } from './notifications/outbox-store.ts';
 import { pruneQuoteEvents } from './quotes/quote-event-store.ts';
+import { pruneAuditEvents } from './recipients/audit-store.ts';
 import { pruneFailedPurchases } from './usernames/purchase-store.ts';
 import {
   giveUpOverdueDeliveries,
@@ -52,6 +53,7 @@ export async function runMaintenance(
     () => pruneZapRequests(db, BATCH_SIZE),
     () => pruneRelays(db, BATCH_SIZE),
     () => pruneUnusedMints(db, BATCH_SIZE),
+    () => pruneAuditEvents(db, BATCH_SIZE),
   ]) {
     let hasMore = true;
     while (hasMore && !signal.aborted) {

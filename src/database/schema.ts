@@ -234,4 +234,24 @@ export interface DatabaseSchema {
     last_attempt_at: number | null;
     last_result: string | null;
   };
+  /** Who changed what (`nutpost audit`). Without secrets and addresses of clients. */
+  audit_events: {
+    id: Generated<number>;
+    at: number;
+    /** `operator`: on the operator page. */
+    actor_kind: 'command' | 'operator' | 'user';
+    /** The system user of a command, otherwise a key. */
+    actor: string;
+    /** A command, such as `user block`, or what a user did, such as `change settings`. */
+    action: string;
+    /** The key that the change is about. */
+    pubkey: string | null;
+    /** The username that the change is about. */
+    name: string | null;
+    /** What the change replaced, in JSON. */
+    before: string | null;
+    after: string | null;
+    /** 1 once a process of the service has written the event to its log. */
+    logged: Generated<0 | 1>;
+  };
 }

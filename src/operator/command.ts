@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import type { Clock } from '../clock.ts';
 import type { Db } from '../database/transaction.ts';
 import { OperatorError } from '../errors.ts';
+import type { AuditActor } from '../recipients/audit-store.ts';
 import type { TreasuryContext } from '../usernames/treasury.ts';
 import { formatJson, joinLines } from './format.ts';
 
@@ -14,6 +15,8 @@ export interface CommandResult {
 
 export interface CommandContext {
   db: Db;
+  /** Who runs the command, for the audit trail. */
+  actor: AuditActor;
   /** The names in the setting USERNAME_RESERVED. */
   reservedNames: readonly string[];
   /** @throws OperatorError if the file of the treasury secret is damaged */

@@ -1,4 +1,4 @@
-import type { CommandConfig } from '../config.ts';
+import { type CommandConfig, readSystemUser } from '../config.ts';
 import { openExistingDatabase } from '../database/database.ts';
 import { createTreasurySealer } from '../usernames/usernames-module.ts';
 import { exportCommand, importCommand } from './archive/archive-commands.ts';
@@ -45,12 +45,16 @@ export async function runOperatorCommand(
   const ignoreConnectionError = () => undefined;
   const database = await openExistingDatabase(config.database, ignoreConnectionError);
   const { db } = database;
+  const actor = { kind: 'command', systemUser: readSystemUser() } as const;
   try {
     return await run(
       {
         db,
+        actor,
         reservedNames: config.usernames.reserved,
-        openTreasury: () => ({ db, sealer: createTreasurySealer(config), clock: Date.now }),
+        openTreasury: () => {
+          return { db, sealer: createTreasurySealer(config), actor, clock: Date.now };
+        },
         allowHttpMints: config.allowPrivateNetworks,
         clock: Date.now,
       },

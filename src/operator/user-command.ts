@@ -2,6 +2,7 @@ import { parseArgs } from 'node:util';
 import * as nip19 from 'nostr-tools/nip19';
 import { type Db, transaction } from '../database/transaction.ts';
 import { parseAddressInput } from '../recipients/address-input.ts';
+import { type AuditActor, recordAuditEvent } from '../recipients/audit-store.ts';
 import { parseRecipientAddress } from '../recipients/lightning-address.ts';
 import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
 import {
@@ -58,12 +59,12 @@ export const userCommand: OperatorCommand = {
     }
     const identifier = parseUserIdentifier(operands);
     const reason = parseReason(values.reason);
-    return async ({ db, clock }) => {
+    return async ({ db, actor, clock }) => {
       const nowMs = clock();
       const runAction = async (pubkey: string, user: StoredUser | null) =>
         action === 'show'
           ? showUser(db, pubkey, user, nowMs)
-          : changeBlock(db, pubkey, user, { action, reason, nowMs });
+          : changeBlock(db, pubkey, user, { action, reason, actor, nowMs });
       let report: CommandReport;
       if (identifier.kind === 'pubkey') {
         report = await runAction(identifier.pubkey, await findUserByPubkey(db, identifier.pubkey));
@@ -116,17 +117,29 @@ async function changeBlock(
   db: Db,
   pubkey: string,
   user: StoredUser | null,
-  { action, reason, nowMs }: { action: 'block' | 'unblock'; reason: string | null; nowMs: number },
+  {
+    action,
+    reason,
+    actor,
+    nowMs,
+  }: {
+    action: 'block' | 'unblock';
+    reason: string | null;
+    actor: AuditActor;
+    nowMs: number;
+  },
 ): Promise<CommandReport> {
   const name = user?.name ?? null;
-  const earlierBlock = user?.block ?? null;
-  const currentBlock = await transaction(db, async (tx) => {
+  const { earlierBlock, currentBlock } = await transaction(db, async (tx) => {
     await notifyRecipientChange(tx, pubkey);
-    if (action === 'block') {
-      return blockUser(tx, pubkey, reason, nowMs);
+    const before = (await findUserByPubkey(tx, pubkey))?.block ?? null;
+    const after = action === 'block' ? await blockUser(tx, pubkey, reason, nowMs) : null;
+    if (action === 'unblock') {
+      await unblockUser(tx, pubkey, nowMs);
     }
-    await unblockUser(tx, pubkey, nowMs);
-    return null;
+    const event = { atMs: nowMs, actor, action: `user ${action}`, pubkey, name };
+    await recordAuditEvent(tx, { ...event, before, after });
+    return { earlierBlock: before, currentBlock: after };
   });
   const [outcome, text] = describeBlockChange(earlierBlock, currentBlock);
   return {

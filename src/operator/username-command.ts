@@ -1,6 +1,7 @@
 import { parseArgs } from 'node:util';
 import * as nip19 from 'nostr-tools/nip19';
 import { type Db, notify, transaction } from '../database/transaction.ts';
+import { recordAuditEvent } from '../recipients/audit-store.ts';
 import {
   isReservedUsername,
   MAX_USERNAME_LENGTH,
@@ -123,7 +124,7 @@ async function showUsername(context: CommandContext, name: string): Promise<Comm
 }
 
 async function changeUsername(
-  { db, reservedNames, clock }: CommandContext,
+  { db, actor, reservedNames, clock }: CommandContext,
   action: 'reserve' | 'release',
   name: string,
   isTakeoverAllowed: boolean,
@@ -183,6 +184,15 @@ async function changeUsername(
     if (!isFree || (action === 'reserve' && !(await reserveUsername(tx, name, nowMs)))) {
       return report('conflict', 'changed at the same time; nothing was done. Try again.');
     }
+    await recordAuditEvent(tx, {
+      atMs: nowMs,
+      actor,
+      action: `name ${action}`,
+      pubkey: before.pubkey ?? null,
+      name,
+      before: { availability, pubkey: before.pubkey },
+      after: { availability: action === 'reserve' || listText !== null ? 'reserved' : 'free' },
+    });
     if (action === 'reserve') {
       return report('reserved', `is now reserved.${historyText}`);
     }

@@ -3,6 +3,7 @@ import type { Clock } from '../clock.ts';
 import { type Db, tryTransaction } from '../database/transaction.ts';
 import { OperatorError } from '../errors.ts';
 import type { Proof } from '../mints/ecash.ts';
+import { type AuditActor, recordAuditEvent } from '../recipients/audit-store.ts';
 import type { Sealer } from '../sealer.ts';
 import { encodeToken } from './ecash/cashu-token.ts';
 import { sumAmounts } from './ecash/proofs.ts';
@@ -40,6 +41,8 @@ export type WithdrawalResult =
 export interface TreasuryContext {
   db: Db;
   sealer: Sealer | null;
+  /** Who uses the treasury. */
+  actor: AuditActor;
   clock: Clock;
 }
 
@@ -62,7 +65,7 @@ export async function readTreasuryOverview({ sealer, db, clock }: TreasuryContex
 
 /** Makes a token of stored proofs. Keeps expired ones until no others are left: a mint would reject the whole token. */
 export async function withdrawFromTreasury(
-  { db, sealer: optionalSealer, clock }: TreasuryContext,
+  { db, sealer: optionalSealer, actor, clock }: TreasuryContext,
   { mintUrl: orderedMintUrl, amountSat: requestedSat }: WithdrawalOrder,
 ): Promise<WithdrawalResult> {
   const sealer = requireSealer(optionalSealer);
@@ -93,7 +96,12 @@ export async function withdrawFromTreasury(
   const withdrawal = { id, mintUrl, amountSat, createdAtMs: nowMs, sealedProofs };
   const ys = withdrawn.map(({ y }) => y);
   const isWithdrawn =
-    ys.length > 0 && (await tryTransaction(db, (tx) => moveProofsToWithdrawal(tx, withdrawal, ys)));
+    ys.length > 0 &&
+    (await tryTransaction(db, async (tx) => {
+      const change = { pubkey: null, name: null, before: null, after: { id, mintUrl, amountSat } };
+      await recordAuditEvent(tx, { atMs: nowMs, actor, action: 'treasury withdraw', ...change });
+      return moveProofsToWithdrawal(tx, withdrawal, ys);
+    }));
   if (!isWithdrawn) {
     return { outcome: 'conflict' };
   }

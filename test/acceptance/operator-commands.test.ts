@@ -198,6 +198,15 @@ describe('nutpost user', () => {
     await runNutpostAt(laterMs + DAY_MS, 'user', 'block', npub);
     const { block } = (await findUserByPubkey(db, pubkey)) ?? {};
     expect(block).toEqual({ sinceMs: laterMs + DAY_MS, reason: null });
+    // All blocks stay in the audit trail, and commands that changed nothing do not.
+    const events = await db.selectFrom('audit_events').selectAll().orderBy('id').execute();
+    const root = { actor_kind: 'command', actor: 'root', pubkey, name: null } as const;
+    expect(events.filter((event) => event.pubkey === pubkey)).toMatchObject([
+      { ...root, at: NOW_MS, action: 'user block', before: null },
+      { ...root, action: 'user block', after: `{"sinceMs":${NOW_MS},"reason":"is one"}` },
+      { ...root, action: 'user unblock', after: null },
+      { ...root, action: 'user block', before: null },
+    ]);
   });
 
   it('rejects a former name and reports its former owner', async () => {

@@ -165,6 +165,13 @@ async function runTreasury(...args: string[]): Promise<CommandResult> {
   }
   const { db, clock } = fixture;
   const openTreasury = () => fixture.openTreasury();
-  const context = { db, clock: clock.now, reservedNames: [], openTreasury, allowHttpMints: true };
+  const context = {
+    db,
+    actor: openTreasury().actor,
+    clock: clock.now,
+    reservedNames: [],
+    openTreasury,
+    allowHttpMints: true,
+  };
   return parsed.value(context, new FakeTerminal());
 }

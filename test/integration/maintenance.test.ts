@@ -1,11 +1,12 @@
 import { sql } from 'kysely';
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { Db } from '../../src/database/transaction.ts';
+import { type Db, transaction } from '../../src/database/transaction.ts';
 import { HISTORY_RETENTION_DAYS } from '../../src/limits.ts';
 import { runMaintenance } from '../../src/maintenance.ts';
 import type { QuoteEvent } from '../../src/quotes/quote-event-store.ts';
 import { addQuoteEvents, listQuoteEvents } from '../../src/quotes/quote-event-store.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
+import { recordAuditEvent } from '../../src/recipients/audit-store.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import {
   buildUnpaidQuote,
@@ -110,6 +111,19 @@ it('deletes a mint without watched quotes whose info was last fetched more than 
   await prune();
   const mints = await db.selectFrom('mints').select('url').orderBy('url').execute();
   expect(mints).toEqual([{ url: 'https://recent.example' }, { url: 'https://watched.example' }]);
+});
+
+it('deletes audit events that are older than a year', async () => {
+  const recentMs = Date.now() - 364 * DAY_MS;
+  await transaction(db, async (tx) => {
+    for (const atMs of [...Array.from({ length: 600 }, () => recentMs - 2 * DAY_MS), recentMs]) {
+      const actor = { kind: 'command', systemUser: 'root' } as const;
+      const change = { action: 'name reserve', pubkey: null, name: 'alice', before: null };
+      await recordAuditEvent(tx, { atMs, actor, ...change, after: { status: 'reserved' } });
+    }
+  });
+  await prune();
+  expect(await db.selectFrom('audit_events').select('at').execute()).toEqual([{ at: recentMs }]);
 });
 
 it('keeps the zap requests of quotes that were paid recently or are not issued, and all comments', async () => {

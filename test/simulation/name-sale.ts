@@ -86,7 +86,11 @@ export class NameSale {
     try {
       const { db } = await database.open(actor);
       const sealer = createTreasurySealer(readConfig(env));
-      const context = { db, openTreasury: () => ({ db, sealer, clock: wallClockMs }) };
+      const root = { kind: 'command', systemUser: 'root' } as const;
+      const context = {
+        db,
+        openTreasury: () => ({ db, sealer, actor: root, clock: wallClockMs }),
+      };
       const { stdout, stderr } = await treasuryCommand.parse(args)(
         context as never,
         undefined as never,

@@ -211,7 +211,14 @@ export class Operator {
     try {
       const { db } = await target.open(this.#actor);
       const result = await command.value(
-        { db, reservedNames: [], openTreasury: unused, allowHttpMints: false, clock: wallClockMs },
+        {
+          db,
+          actor: { kind: 'command', systemUser: 'root' },
+          reservedNames: [],
+          openTreasury: unused,
+          allowHttpMints: false,
+          clock: wallClockMs,
+        },
         {
           stdin: null,
           write: unused,

@@ -18,6 +18,7 @@ export const ARCHIVE_TABLES = [
   'zap_receipt_deliveries',
   'notification_channels',
   'notifications',
+  'audit_events',
   'username_purchases',
   'username_purchase_proofs',
   'treasury_key',

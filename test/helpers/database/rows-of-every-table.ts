@@ -150,6 +150,20 @@ const ROWS_BY_TABLE = {
     { ...MINT, y: '02cc', amount_sat: 16, proof: 'sealed 02cc' },
     { ...MINT, y: '02dd', amount_sat: 16, proof: 'sealed 02dd' },
   ],
+  audit_events: [
+    {
+      id: 51,
+      at: PAST_TIME_MS,
+      actor_kind: 'command',
+      actor: 'root',
+      action: 'user block',
+      pubkey: BLOCKED_RECIPIENT,
+      name: 'alice',
+      before: '{"reason":"a"}',
+      after: '{"reason":"b"}',
+      logged: 1,
+    },
+  ],
 } as const;
 
 /** Inserts rows into each table that the operator's export command archives. Together, they fill every column. */

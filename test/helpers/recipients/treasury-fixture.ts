@@ -27,7 +27,8 @@ export class TreasuryFixture {
   }
 
   openTreasury(secret = TEST_TREASURY_SECRET): TreasuryContext {
-    return { db: this.db, sealer: new Sealer(secret), clock: this.clock.now };
+    const actor = { kind: 'command', systemUser: 'root' } as const;
+    return { db: this.db, sealer: new Sealer(secret), actor, clock: this.clock.now };
   }
 
   addEcash(...amountsSat: number[]): Promise<void> {

@@ -27,8 +27,9 @@ export async function runOperatorCommand(
 ): Promise<CommandResult> {
   const parsed = parseCommand(argv) ?? expect.fail('unknown command');
   const { db } = database;
-  const openTreasury = () => ({ db, sealer: null, clock });
-  const context = { db, clock, reservedNames, openTreasury, allowHttpMints: true };
+  const actor = { kind: 'command', systemUser: 'root' } as const;
+  const openTreasury = () => ({ db, sealer: null, actor, clock });
+  const context = { db, actor, clock, reservedNames, openTreasury, allowHttpMints: true };
   const result = parsed.outcome === 'parsed' ? await parsed.value(context, terminal) : parsed.usage;
   await waitForNotificationDelivery(database);
   return result;

@@ -1,0 +1,64 @@
+import { sql } from 'kysely';
+import { statementNow } from '../database/sql.ts';
+import type { Db, Tx } from '../database/transaction.ts';
+
+const AUDIT_RETENTION_MS = 365 * 24 * 60 * 60_000;
+
+/** `operator`: a person with a key in OPERATOR_KEYS, on the operator page. `user`: the owner of the key. */
+export type AuditActor =
+  | { kind: 'command'; systemUser: string }
+  | { kind: 'operator' | 'user'; pubkey: string };
+
+/** A change. It must contain no secrets, such as the URL of a webhook, and no addresses of clients. */
+export interface AuditEvent {
+  atMs: number;
+  actor: AuditActor;
+  /** The command, such as `user block`, or what a user did, such as `change settings`. */
+  action: string;
+  /** The key (hex) and the username that the change is about; null if it is about none. */
+  pubkey: string | null;
+  name: string | null;
+  /** The changed values; null if there were or are none. */
+  before: object | null;
+  after: object | null;
+}
+
+/** Adds a change to the audit trail, in the transaction that makes it. Adds nothing if no value differs. */
+export async function recordAuditEvent(tx: Tx, event: AuditEvent): Promise<void> {
+  const { atMs, actor, action, pubkey, name } = event;
+  const before = event.before && JSON.stringify(event.before);
+  const after = event.after && JSON.stringify(event.after);
+  if (before === after) {
+    return;
+  }
+  const actorText = actor.kind === 'command' ? actor.systemUser : actor.pubkey;
+  await tx
+    .insertInto('audit_events')
+    .values({
+      at: atMs,
+      actor_kind: actor.kind,
+      actor: actorText,
+      action,
+      pubkey,
+      name,
+      before,
+      after,
+    })
+    .execute();
+}
+
+/** Deletes up to `limit` events that are older than a year. Returns whether more may exist. */
+export async function pruneAuditEvents(db: Db, limit: number): Promise<boolean> {
+  const pruned = await db
+    .deleteFrom('audit_events')
+    .where('id', 'in', (subquery) =>
+      subquery
+        .selectFrom('audit_events')
+        .select('id')
+        .where('at', '<', sql<number>`${statementNow(db)} - ${AUDIT_RETENTION_MS}`)
+        .orderBy('at')
+        .limit(limit),
+    )
+    .executeTakeFirst();
+  return pruned.numDeletedRows === BigInt(limit);
+}
