@@ -11,7 +11,10 @@ import { normaliseRelayUrl, stripQuery } from './relays/relay-url.ts';
 export type Config = Readonly<ReturnType<typeof buildConfig>>;
 
 /** The settings that operator commands use. A shell in which they run may lack the other settings of the service. */
-export type CommandConfig = Pick<Config, 'database' | 'treasurySecret' | 'allowPrivateNetworks'> & {
+export type CommandConfig = Pick<
+  Config,
+  'database' | 'treasurySecret' | 'allowPrivateNetworks' | 'defaultMintUrl' | 'defaultLockQuotes'
+> & {
   readonly usernames: Omit<Config['usernames'], 'mintUrl'>;
 };
 

@@ -69,6 +69,13 @@ export function statementNow(db: AnyDatabase): RawBuilder<number> {
   return sql<number>`(select ${databaseNow(db)})`;
 }
 
+/** Builds the UTC date of a time in milliseconds since 1970, such as `2026-08-01`. */
+export function utcDate(db: AnyDatabase, column: string): RawBuilder<string> {
+  return isSqlite(db)
+    ? sql<string>`strftime('%Y-%m-%d', ${sql.ref(column)} / 1000, 'unixepoch')`
+    : sql<string>`to_char(to_timestamp(${sql.ref(column)} / 1000) at time zone 'UTC', 'YYYY-MM-DD')`;
+}
+
 /** Converts a boolean to its column value. SQLite has no booleans. */
 export function toFlag(value: boolean): 0 | 1 {
   return value ? 1 : 0;

@@ -55,7 +55,7 @@ export async function countPendingDeliveries(db: Db) {
 
 type SizeAndUserCount = { databaseBytes: number; userCount: number };
 
-/** Avoids counting many users: PostgreSQL estimates them, and SQLite has no gaps in its rowids, as none is deleted. */
+/** Avoids counting many users: PostgreSQL estimates them, and SQLite has few gaps in its rowids, as few are deleted. */
 export async function readSizeAndUserCount(db: Db): Promise<SizeAndUserCount> {
   const query = isSqlite(db)
     ? sql<SizeAndUserCount>`

@@ -2,6 +2,8 @@ import { once } from 'node:events';
 import type { Clock } from '../clock.ts';
 import type { Db } from '../database/transaction.ts';
 import { OperatorError } from '../errors.ts';
+import type { MintPolicy } from '../mints/mint-policy.ts';
+import { normaliseMintUrl } from '../net/server-url.ts';
 import type { AuditActor } from '../recipients/audit-store.ts';
 import type { TreasuryContext } from '../usernames/treasury.ts';
 import { formatJson, joinLines } from './format.ts';
@@ -22,6 +24,9 @@ export interface CommandContext {
   /** @throws OperatorError if the file of the treasury secret is damaged */
   openTreasury: () => TreasuryContext;
   allowHttpMints: boolean;
+  mintPolicy: MintPolicy;
+  /** What applies to users who chose nothing else. The mint is empty if DEFAULT_MINT_URL is not set. */
+  recipientDefaults: { mintUrl: string; lockQuotes: boolean };
   clock: Clock;
 }
 
@@ -75,16 +80,69 @@ export function requireSingleOperand(operands: string[], usageMessage: string): 
   return operand.trim();
 }
 
-/** Parses `--amount`. Returns null if the option is missing. */
-export function parseAmountSat(text: string | undefined): number | null {
+/** Parses an amount, by default `--amount`. Returns null if the option is missing. */
+export function parseAmountSat(text: string | undefined, option = '--amount'): number | null {
   if (text === undefined) {
     return null;
   }
   // All sats that will ever exist are a number of 16 digits.
   if (!/^[1-9]\d{0,15}$/.test(text)) {
-    throw new UsageError(`--amount must be a whole number of sats (got '${text}').`);
+    throw new UsageError(`${option} must be a whole number of sats (got '${text}').`);
   }
   return Number(text);
+}
+
+/** Returns the first operand of a command that has several actions. Throws UsageError for options of another action. */
+export function parseAction<Action extends string>(
+  optionsByAction: Readonly<Record<Action, readonly string[]>>,
+  text: string | undefined,
+  values: Readonly<Record<string, unknown>>,
+): Action {
+  const actions = Object.keys(optionsByAction) as Action[];
+  const action = actions.find((name) => name === text);
+  if (action === undefined) {
+    throw new UsageError(`Give one of these actions: ${actions.join(', ')}.`);
+  }
+  const isWrong = (option: string) =>
+    option !== 'json' && !optionsByAction[action].includes(option);
+  const wrongOption = Object.keys(values).find(isWrong);
+  if (wrongOption !== undefined) {
+    throw new UsageError(`--${wrongOption} is not for \`${action}\`.`);
+  }
+  return action;
+}
+
+/** Parses `--limit`, the number of lines to print. */
+export function parseLimit(text: string): number {
+  if (!/^[1-9]\d{0,4}$/.test(text)) {
+    throw new UsageError(`--limit must be a number from 1 to 99999 (got '${text}').`);
+  }
+  return Number(text);
+}
+
+const TIME_PATTERN = /^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z?)?$/;
+
+/** Parses the UTC time of an option. Returns milliseconds since 1970; null if the option is missing. */
+export function parseTime(option: string, text: string | undefined): number | null {
+  if (text === undefined) {
+    return null;
+  }
+  // JavaScript reads a date as UTC, but a date with a time as local time unless it ends in `Z`.
+  const isLocalTime = text.includes('T') && !text.endsWith('Z');
+  const timeMs = Date.parse(isLocalTime ? `${text}Z` : text);
+  if (!TIME_PATTERN.test(text) || Number.isNaN(timeMs)) {
+    throw new UsageError(`${option} must be a UTC time such as 2026-08-01T12:00 (got '${text}').`);
+  }
+  return timeMs;
+}
+
+/** Parses `--mint`, also if this service would not connect to the mint. Returns null if the option is missing. */
+export function parseMintOption(text: string | undefined): string | null {
+  const mintUrl = text === undefined ? null : normaliseMintUrl(text, { allowHttp: true });
+  if (text !== undefined && mintUrl === null) {
+    throw new UsageError(`--mint must be the URL of a mint (got '${text}').`);
+  }
+  return mintUrl;
 }
 
 /** What a command has done: `json` for scripts (`--json`), `lines` for people. */

@@ -1,5 +1,6 @@
 import { type CommandConfig, readSystemUser } from '../config.ts';
 import { openExistingDatabase } from '../database/database.ts';
+import { MintPolicy } from '../mints/mint-policy.ts';
 import { createTreasurySealer } from '../usernames/usernames-module.ts';
 import { exportCommand, importCommand } from './archive/archive-commands.ts';
 import {
@@ -11,6 +12,8 @@ import {
   parseArguments,
 } from './command.ts';
 import { importNpubcashCommand } from './import-npubcash/import-npubcash-command.ts';
+import { paymentsCommand } from './payments-command.ts';
+import { statsCommand } from './stats-command.ts';
 import { traceCommand } from './trace/trace-command.ts';
 import { treasuryCommand } from './treasury-command.ts';
 import { userCommand } from './user-command.ts';
@@ -18,6 +21,8 @@ import { nameCommand } from './username-command.ts';
 
 const COMMANDS: readonly OperatorCommand[] = [
   traceCommand,
+  paymentsCommand,
+  statsCommand,
   userCommand,
   nameCommand,
   treasuryCommand,
@@ -46,6 +51,7 @@ export async function runOperatorCommand(
   const database = await openExistingDatabase(config.database, ignoreConnectionError);
   const { db } = database;
   const actor = { kind: 'command', systemUser: readSystemUser() } as const;
+  const { allowPrivateNetworks, defaultMintUrl, defaultLockQuotes } = config;
   try {
     return await run(
       {
@@ -55,7 +61,14 @@ export async function runOperatorCommand(
         openTreasury: () => {
           return { db, sealer: createTreasurySealer(config), actor, clock: Date.now };
         },
-        allowHttpMints: config.allowPrivateNetworks,
+        allowHttpMints: allowPrivateNetworks,
+        mintPolicy: new MintPolicy({
+          defaultMintUrl,
+          usernameMintUrl: defaultMintUrl,
+          zapMintUrls: null,
+          allowPrivateNetworks,
+        }),
+        recipientDefaults: { mintUrl: defaultMintUrl, lockQuotes: defaultLockQuotes },
         clock: Date.now,
       },
       io,

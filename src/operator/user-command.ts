@@ -22,6 +22,7 @@ import {
 import {
   type CommandReport,
   type OperatorCommand,
+  parseAction,
   renderReport,
   requireSingleOperand,
   UsageError,
@@ -34,49 +35,100 @@ import {
   pubkeyToText,
 } from './format.ts';
 import { countPayments, searchQuotes } from './trace/trace-store.ts';
+import { deleteUser, exportUser } from './user-data.ts';
+import { parseUserList } from './user-list.ts';
+import { setUserMint } from './user-mint.ts';
 
 export const userCommand: OperatorCommand = {
   name: 'user',
-  usage: `  user show <npub | key | name>
+  usage: `  user list [--blocked] [--uncollected] [--mint <URL>]
+           lists the users, or those that are blocked, have payments that are not collected, or
+           receive at a mint; --limit <number> lists more than 50, --page continues a list
+  user show <npub | key | name>
            shows the stored data of a user
+  user export <npub | key | name>
+           prints all stored data of a user as JSON. Keep it secret: anyone who has it can take
+           payments that were not collected yet
+  user delete <npub | key | name> [--apply]
+           shows which data of a user would be deleted, and what is kept for open payments;
+           --apply deletes it
+  user set-mint <npub | key | name> <URL>
+           sets the mint of a user's future payments, after the checks that users' changes pass
   user block <npub | key | name> [--reason <text>]
            stops new invoices for a user; earlier invoices can still be paid
   user unblock <npub | key | name>
-           removes the block. All three accept --json, for scripts
+           removes the block. All of them accept --json, for scripts
 `,
   parse: (args) => {
     const { values, positionals } = parseArgs({
       args,
-      options: { json: { type: 'boolean', default: false }, reason: { type: 'string' } },
+      options: {
+        json: { type: 'boolean' },
+        blocked: { type: 'boolean' },
+        uncollected: { type: 'boolean' },
+        mint: { type: 'string' },
+        limit: { type: 'string' },
+        page: { type: 'string' },
+        reason: { type: 'string' },
+        apply: { type: 'boolean' },
+      },
       allowPositionals: true,
     });
-    const [action, ...operands] = positionals;
-    if (action !== 'show' && action !== 'block' && action !== 'unblock') {
-      throw new UsageError('Give show, block or unblock, and one npub, key or name.');
+    const { json: isJson = false, apply: isApplied = false } = values;
+    const action = parseAction(OPTIONS_BY_ACTION, positionals[0], values);
+    if (action === 'list') {
+      const report = parseUserList(positionals.slice(1), values);
+      return async (context) => renderReport(await report(context), isJson);
     }
-    if (action !== 'block' && values.reason !== undefined) {
-      throw new UsageError('--reason is only for `user block`.');
+    const [userText = '', ...operands] = positionals.slice(1);
+    const newMintUrl = action === 'set-mint' ? operands.shift() : '';
+    if (newMintUrl === undefined) {
+      throw new UsageError('Give the URL of the mint, too.');
     }
-    const identifier = parseUserIdentifier(operands);
+    const identifier = parseUserIdentifier([userText, ...operands]);
     const reason = parseReason(values.reason);
-    return async ({ db, actor, clock }) => {
+    return async (context, io) => {
+      const { db, actor, clock } = context;
       const nowMs = clock();
-      const runAction = async (pubkey: string, user: StoredUser | null) =>
-        action === 'show'
-          ? showUser(db, pubkey, user, nowMs)
-          : changeBlock(db, pubkey, user, { action, reason, actor, nowMs });
-      let report: CommandReport;
+      let user: StoredUser | null;
+      let pubkey: string;
       if (identifier.kind === 'pubkey') {
-        report = await runAction(identifier.pubkey, await findUserByPubkey(db, identifier.pubkey));
+        ({ pubkey } = identifier);
+        user = await findUserByPubkey(db, pubkey);
       } else {
-        const user = await findUserByName(db, identifier.name);
-        report = await (user
-          ? runAction(user.pubkey, user)
-          : reportUnusedName(db, identifier.name));
+        user = await findUserByName(db, identifier.name);
+        if (user === null) {
+          return renderReport(await reportUnusedName(db, identifier.name), isJson);
+        }
+        ({ pubkey } = user);
       }
-      return renderReport(report, values.json);
+      switch (action) {
+        case 'show':
+          return renderReport(await showUser(db, pubkey, user, nowMs), isJson);
+        case 'export':
+          return exportUser(db, pubkey, io);
+        case 'delete':
+          return renderReport(await deleteUser(context, pubkey, user, isApplied), isJson);
+        case 'set-mint':
+          return renderReport(await setUserMint(context, pubkey, newMintUrl), isJson);
+        case 'block':
+        case 'unblock': {
+          const change = { action, reason, actor, nowMs };
+          return renderReport(await changeBlock(db, pubkey, user, change), isJson);
+        }
+      }
     };
   },
+};
+
+const OPTIONS_BY_ACTION = {
+  list: ['blocked', 'uncollected', 'mint', 'limit', 'page'],
+  show: [],
+  export: [],
+  delete: ['apply'],
+  'set-mint': [],
+  block: ['reason'],
+  unblock: [],
 };
 
 /** Parses a key in hex, or what people enter for a Lightning address. 64 hexadecimal digits are always a key. */

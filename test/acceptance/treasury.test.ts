@@ -10,6 +10,7 @@ import { TreasuryFixture } from '../helpers/recipients/treasury-fixture.ts';
 import { requestUsername } from '../helpers/recipients/username-requests.ts';
 import { FakeTerminal } from '../helpers/service/fake-terminal.ts';
 import { NutpostProcess, runNutpostCommand } from '../helpers/service/nutpost-process.ts';
+import { createCommandContext } from '../helpers/service/run-operator-command.ts';
 import { useTestEnvironment } from '../helpers/service/test-environment.ts';
 
 /** The mint charges a fee of 1 sat per proof. */
@@ -165,13 +166,6 @@ async function runTreasury(...args: string[]): Promise<CommandResult> {
   }
   const { db, clock } = fixture;
   const openTreasury = () => fixture.openTreasury();
-  const context = {
-    db,
-    actor: openTreasury().actor,
-    clock: clock.now,
-    reservedNames: [],
-    openTreasury,
-    allowHttpMints: true,
-  };
+  const context = createCommandContext({ db, clock: clock.now, openTreasury });
   return parsed.value(context, new FakeTerminal());
 }

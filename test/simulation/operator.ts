@@ -1,5 +1,6 @@
 import type { CommandResult } from '../../src/operator/command.ts';
 import { parseCommand } from '../../src/operator/commands.ts';
+import { createCommandContext } from '../helpers/service/run-operator-command.ts';
 import { FaultPlan } from './faults.ts';
 import type { NostrKey } from './recipients.ts';
 import { Actor } from './scheduler.ts';
@@ -211,14 +212,12 @@ export class Operator {
     try {
       const { db } = await target.open(this.#actor);
       const result = await command.value(
-        {
+        createCommandContext({
           db,
-          actor: { kind: 'command', systemUser: 'root' },
-          reservedNames: [],
           openTreasury: unused,
           allowHttpMints: false,
           clock: wallClockMs,
-        },
+        }),
         {
           stdin: null,
           write: unused,

@@ -87,6 +87,7 @@ export async function* readArchivePages(
   tx: Tx,
   table: ArchiveTable,
   columns: ColumnTypes,
+  condition: RawBuilder<unknown> = sql`true`,
 ): AsyncGenerator<ArchiveRow[]> {
   const names = Object.keys(columns);
   const keyNames = COMPOSITE_PRIMARY_KEYS[table] ?? names.slice(0, 1);
@@ -94,7 +95,7 @@ export async function* readArchivePages(
   let cursorCondition: RawBuilder<unknown> = sql``;
   for (;;) {
     const { rows } = await sql<ArchiveRow>`
-      select ${columnList(names)} from ${sql.table(table)} ${cursorCondition}
+      select ${columnList(names)} from ${sql.table(table)} where ${condition} ${cursorCondition}
       order by ${key} limit ${ROWS_PER_PAGE}
     `.execute(tx);
     const lastRow = rows.at(-1);
@@ -102,7 +103,7 @@ export async function* readArchivePages(
       return;
     }
     yield rows;
-    cursorCondition = sql`where (${key}) > (${sql.join(keyNames.map((name) => lastRow[name]))})`;
+    cursorCondition = sql`and (${key}) > (${sql.join(keyNames.map((name) => lastRow[name]))})`;
   }
 }
 

@@ -7,9 +7,10 @@ import type { TracedDelivery } from '../../zaps/zap-receipt-store.ts';
 import {
   type OperatorCommand,
   parseAmountSat,
+  parseLimit,
+  parseTime,
   renderReport,
   requireSingleOperand,
-  UsageError,
 } from '../command.ts';
 import {
   formatCount,
@@ -53,10 +54,7 @@ export const traceCommand: OperatorCommand = {
       positionals,
       'Give one payment hash, invoice, verify URL, npub, name, address or quote id.',
     );
-    if (!/^[1-9]\d{0,4}$/.test(values.limit)) {
-      throw new UsageError(`--limit must be a number from 1 to 99999 (got '${values.limit}').`);
-    }
-    const limit = Number(values.limit);
+    const limit = parseLimit(values.limit);
     const filter = {
       sinceMs: parseTime('--since', values.since),
       untilMs: parseTime('--until', values.until),
@@ -71,21 +69,6 @@ export const traceCommand: OperatorCommand = {
     };
   },
 };
-
-const TIME_PATTERN = /^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z?)?$/;
-
-function parseTime(option: string, text: string | undefined): number | null {
-  if (text === undefined) {
-    return null;
-  }
-  // JavaScript reads a date as UTC, but a date with a time as local time unless it ends in `Z`.
-  const isLocalTime = text.includes('T') && !text.endsWith('Z');
-  const timeMs = Date.parse(isLocalTime ? `${text}Z` : text);
-  if (!TIME_PATTERN.test(text) || Number.isNaN(timeMs)) {
-    throw new UsageError(`${option} must be a UTC time such as 2026-08-01T12:00 (got '${text}').`);
-  }
-  return timeMs;
-}
 
 function traceToLines(trace: TraceResult): string[] {
   switch (trace.outcome) {
@@ -378,7 +361,7 @@ function recipientToLines(recipient: RecipientTrace): string[] {
   ];
 }
 
-function quoteToText(quote: RedactedQuote, atMs: number): string {
+export function quoteToText(quote: RedactedQuote, atMs: number): string {
   const { amountSat, state, paymentHash, quoteId } = quote;
   const amount = formatSat(amountSat).padStart('1,000,000 sat'.length);
   const hash = paymentHash ?? '(payment hash unknown)';

@@ -81,7 +81,7 @@ export async function findMintLeaseHolder(db: Db, mintUrl: string) {
   return row === undefined ? null : { processId: row.process_id, isAlive: row.remaining_ms > 0 };
 }
 
-function selectQuotes(db: Db) {
+export function selectQuotes(db: Db) {
   return db
     .selectFrom('quotes')
     .select([
@@ -104,7 +104,7 @@ function selectQuotes(db: Db) {
     ]);
 }
 
-function convertFlags(row: InferResult<ReturnType<typeof selectQuotes>>[number]) {
+export function convertFlags(row: InferResult<ReturnType<typeof selectQuotes>>[number]) {
   const { locked, isZap, hasComment } = row;
   return { ...row, locked: locked === 1, isZap: isZap === 1, hasComment: hasComment === 1 };
 }

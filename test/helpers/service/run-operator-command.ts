@@ -1,8 +1,9 @@
 import { expect } from 'vitest';
 import type { Database } from '../../../src/database/database.ts';
-import type { CommandResult } from '../../../src/operator/command.ts';
+import type { CommandContext, CommandResult } from '../../../src/operator/command.ts';
 import { parseCommand } from '../../../src/operator/commands.ts';
 import { waitForNotificationDelivery } from '../database/database-notifications.ts';
+import { createMintPolicy } from '../mints/mint-policy.ts';
 import { FakeTerminal } from './fake-terminal.ts';
 
 export interface OperatorCommandOptions {
@@ -27,10 +28,26 @@ export async function runOperatorCommand(
 ): Promise<CommandResult> {
   const parsed = parseCommand(argv) ?? expect.fail('unknown command');
   const { db } = database;
-  const actor = { kind: 'command', systemUser: 'root' } as const;
-  const openTreasury = () => ({ db, sealer: null, actor, clock });
-  const context = { db, actor, clock, reservedNames, openTreasury, allowHttpMints: true };
+  const openTreasury = () => ({ db, sealer: null, actor: TEST_ACTOR, clock });
+  const context = createCommandContext({ db, clock, reservedNames, openTreasury });
   const result = parsed.outcome === 'parsed' ? await parsed.value(context, terminal) : parsed.usage;
   await waitForNotificationDelivery(database);
   return result;
+}
+
+const TEST_ACTOR = { kind: 'command', systemUser: 'root' } as const;
+
+export const TEST_DEFAULT_MINT_URL = 'https://default-mint.example';
+
+export function createCommandContext(
+  context: Pick<CommandContext, 'db' | 'clock' | 'openTreasury'> & Partial<CommandContext>,
+): CommandContext {
+  return {
+    actor: TEST_ACTOR,
+    reservedNames: [],
+    allowHttpMints: true,
+    mintPolicy: createMintPolicy(TEST_DEFAULT_MINT_URL, { allowPrivateNetworks: true }),
+    recipientDefaults: { mintUrl: TEST_DEFAULT_MINT_URL, lockQuotes: false },
+    ...context,
+  };
 }

@@ -1,0 +1,115 @@
+import { sql } from 'kysely';
+import { utcDate } from '../database/sql.ts';
+import type { Db, Tx } from '../database/transaction.ts';
+import type { PaidQuoteState } from '../quotes/quote-state.ts';
+import { convertFlags, selectQuotes } from './trace/trace-store.ts';
+
+// Reports for the operator, which may read whole tables.
+
+export interface UserFilter {
+  isBlocked: boolean;
+  /** Only users with payments that are not collected. */
+  isUncollected: boolean;
+  /** The users' mint; null: any. */
+  mintUrl: string | null;
+}
+
+/** Returns a page of users, ordered by key, that begins after a key. `defaultMintUrl`: of users who chose no mint. */
+export async function listUsers(
+  db: Db,
+  { isBlocked, isUncollected, mintUrl }: UserFilter,
+  page: { afterPubkey: string; limit: number; defaultMintUrl: string },
+) {
+  const userMint = sql`coalesce(mint_url, ${page.defaultMintUrl})`;
+  const uncollected = sql`
+    from quotes where quotes.pubkey = users.pubkey and paid_seq is not null and state <> 'ISSUED'`;
+  const conditions = [
+    sql`pubkey > ${page.afterPubkey}`,
+    ...(isBlocked ? [sql`blocked_at is not null and unblocked_at is null`] : []),
+    ...(isUncollected ? [sql`exists (select 1 ${uncollected})`] : []),
+    ...(mintUrl === null ? [] : [sql`${userMint} = ${mintUrl}`]),
+  ];
+  const { rows } = await sql<{
+    pubkey: string;
+    name: string | null;
+    mintUrl: string;
+    paymentCount: number;
+    lastPaidAtMs: number | null;
+    uncollectedSat: number;
+    blockedAtMs: number | null;
+  }>`
+    select pubkey, name, ${userMint} as "mintUrl", paid_count as "paymentCount",
+      last_paid_at as "lastPaidAtMs",
+      cast((select coalesce(sum(amount_sat), 0) ${uncollected}) as bigint) as "uncollectedSat",
+      case when unblocked_at is null then blocked_at end as "blockedAtMs"
+    from users where ${sql.join(conditions, sql` and `)} order by pubkey limit ${page.limit}
+  `.execute(db);
+  return rows;
+}
+
+/** Null sets no condition. `before`: the last payment of the previous page. */
+export interface PaymentFilter {
+  sinceMs: number | null;
+  minSat: number | null;
+  mintUrl: string | null;
+  state: PaidQuoteState | null;
+  before: { paidAtMs: number; id: number } | null;
+}
+
+/** Returns payments to all recipients, the newest first. */
+export async function listPayments(
+  db: Db,
+  { sinceMs, minSat, mintUrl, state, before }: PaymentFilter,
+  limit: number,
+) {
+  let query = selectQuotes(db)
+    .select(
+      sql<string | null>`(select name from users where users.pubkey = quotes.pubkey)`.as(
+        'recipientName',
+      ),
+    )
+    .where('paid_seq', 'is not', null);
+  if (sinceMs !== null) {
+    query = query.where('paid_at', '>=', sinceMs);
+  }
+  if (minSat !== null) {
+    query = query.where('amount_sat', '>=', minSat);
+  }
+  if (mintUrl !== null) {
+    query = query.where('mint_url', '=', mintUrl);
+  }
+  if (state !== null) {
+    query = query.where('state', '=', state);
+  }
+  if (before !== null) {
+    query = query.where(sql<boolean>`(paid_at, id) < (${before.paidAtMs}, ${before.id})`);
+  }
+  const rows = await query.orderBy('paid_at', 'desc').orderBy('id', 'desc').limit(limit).execute();
+  return rows.map((row) => ({ ...convertFlags(row), recipientName: row.recipientName }));
+}
+
+/** `period`: a UTC date such as `2026-08-01`, or a month such as `2026-08`. Recipients and mints are counted once. */
+export interface PeriodStats {
+  period: string;
+  payments: number;
+  sat: number;
+  recipients: number;
+  mints: number;
+}
+
+/** Counts the payments since a time by day or month, the oldest period first. The last row has the period `total`. */
+export async function readStats(
+  tx: Tx,
+  unit: 'day' | 'month',
+  sinceMs: number,
+): Promise<PeriodStats[]> {
+  const counts = sql`
+    count(*) as payments, cast(coalesce(sum(amount_sat), 0) as bigint) as sat,
+    count(distinct pubkey) as recipients, count(distinct mint_url) as mints
+    from quotes where paid_seq is not null and paid_at >= ${sinceMs}`;
+  const period = sql`substr(${utcDate(tx, 'paid_at')}, 1, ${sql.lit(unit === 'day' ? 10 : 7)})`;
+  const periods = await sql<PeriodStats>`
+    select ${period} as period, ${counts} group by 1 order by 1`.execute(tx);
+  const total = await sql<PeriodStats>`select 'total' as period, ${counts}`.execute(tx);
+  return [...periods.rows, ...total.rows];
+}

@@ -1,0 +1,69 @@
+import { type Db, snapshot, tryTransaction } from '../database/transaction.ts';
+import { recordAuditEvent } from '../recipients/audit-store.ts';
+import type { StoredUser } from '../recipients/user-store.ts';
+import { disableTimeouts, loadArchiveColumns, readArchivePages } from './archive/archive-store.ts';
+import type { CommandContext, CommandIo, CommandReport, CommandResult } from './command.ts';
+import { formatCount, formatFields, formatSat, pubkeyToText } from './format.ts';
+import { deleteUserData, listUserRows, type UserDeletion } from './user-data-store.ts';
+
+/** Prints the rows of a user as an object of JSON, with an array for each table. */
+export async function exportUser(db: Db, pubkey: string, io: CommandIo): Promise<CommandResult> {
+  await snapshot(db, async (tx) => {
+    await disableTimeouts(tx);
+    const columnsOf = await loadArchiveColumns(tx);
+    await io.write(`{\n"pubkey": "${pubkey}"`);
+    for (const { table, condition } of listUserRows(pubkey)) {
+      await io.write(`,\n"${table}": [`);
+      let separator = '\n';
+      for await (const page of readArchivePages(tx, table, columnsOf(table), condition)) {
+        await io.write(separator + page.map((row) => JSON.stringify(row)).join(',\n'));
+        separator = ',\n';
+      }
+      await io.write(']');
+    }
+  });
+  return { exitCode: 0, stdout: '\n}\n', stderr: '' };
+}
+
+/** Deletes the data of a user, or says what would be deleted if `isApplied` is false. */
+export async function deleteUser(
+  { db, actor, clock }: CommandContext,
+  pubkey: string,
+  user: StoredUser | null,
+  isApplied: boolean,
+): Promise<CommandReport> {
+  const name = user?.name ?? null;
+  const who = pubkeyToText(pubkey, name);
+  const deletion: { result: UserDeletion | null } = { result: null };
+  await tryTransaction(db, async (tx) => {
+    await disableTimeouts(tx);
+    deletion.result = await deleteUserData(tx, pubkey);
+    const event = { atMs: clock(), actor, action: 'user delete', pubkey, name };
+    await recordAuditEvent(tx, { ...event, before: null, after: deletion.result });
+    return isApplied;
+  });
+  const { result } = deletion;
+  if (result === null) {
+    const text = `${who} is buying a username: nothing was deleted. Try again when the purchase has ended.`;
+    return { isSuccess: false, json: { outcome: 'purchase_open', pubkey }, lines: [text] };
+  }
+  const { deletedQuotes, keptQuotes, keptSat, keptBlock } = result;
+  const keptText = `${formatCount(keptQuotes, 'invoice')} that can still be paid or collected (${formatSat(keptSat)} paid)`;
+  const outcome = isApplied ? 'deleted' : 'would_be_deleted';
+  return {
+    isSuccess: true,
+    json: { outcome, pubkey, name, ...result },
+    lines: [
+      isApplied
+        ? `The data of ${who} is deleted.`
+        : `The data of ${who} would be deleted; nothing was changed. --apply deletes it.`,
+      ...formatFields(
+        ['Deleted', `settings, notifications, and ${formatCount(deletedQuotes, 'invoice')}`],
+        ['Free', name && `${name}: \`nutpost name reserve ${name}\` keeps it from others`],
+        ['Kept', keptQuotes === 0 ? null : `${keptText}: repeat the command afterwards`],
+        ['Kept', keptBlock ? 'the block' : null],
+      ),
+      'The key can be paid like any other that is unknown here.',
+    ],
+  };
+}

@@ -1,0 +1,45 @@
+import { RequestError } from '../errors.ts';
+import { createLogger } from '../log.ts';
+import { createMintsModule } from '../mints/mints-module.ts';
+import { createEgress } from '../net/egress.ts';
+import { RecipientDirectory } from '../recipients/recipient-directory.ts';
+import { setMint } from '../recipients/recipient-settings.ts';
+import type { CommandContext, CommandReport } from './command.ts';
+import { pubkeyToText } from './format.ts';
+
+/** Sets a user's mint, after the checks that a change by the user passes. Contacts the mint. */
+export async function setUserMint(
+  { db, mintPolicy, recipientDefaults: defaults, allowHttpMints, clock }: CommandContext,
+  pubkey: string,
+  enteredUrl: string,
+): Promise<CommandReport> {
+  const monotonicMs = () => performance.now();
+  const shared = { db, clock, monotonicMs, log: createLogger('silent') };
+  const egress = createEgress({ allowPrivateNetworks: allowHttpMints, operatorUrls: [] });
+  const onRequestFinished = () => undefined;
+  const mints = createMintsModule({ ...shared, policy: mintPolicy, egress, onRequestFinished });
+  const recipients = new RecipientDirectory({ ...shared, defaults });
+  try {
+    const { mintUrl: oldMintUrl } = await recipients.getByPubkey(pubkey);
+    const settings = { recipients, mintInfoCache: mints.infoCache, mintPolicy };
+    const { name, mintUrl } = await setMint(settings, pubkey, enteredUrl);
+    const who = pubkeyToText(pubkey, name);
+    return {
+      isSuccess: true,
+      json: { outcome: 'changed', pubkey, name, mintUrl, oldMintUrl },
+      lines: [`${who} receives at ${mintUrl} now. Invoices of before stay at ${oldMintUrl}.`],
+    };
+  } catch (error) {
+    if (!(error instanceof RequestError)) {
+      throw error;
+    }
+    const { code, message } = error;
+    return {
+      isSuccess: false,
+      json: { outcome: code, pubkey },
+      lines: [`Not changed: ${message}`],
+    };
+  } finally {
+    await Promise.all([mints.close(), egress.close()]);
+  }
+}

@@ -1,0 +1,310 @@
+import { beforeEach, describe, expect, it } from 'vitest';
+import { type Db, transaction } from '../../src/database/transaction.ts';
+import { insertQuotes } from '../../src/quotes/quote-store.ts';
+import { saveUserSettings } from '../../src/recipients/user-store.ts';
+import { holdUsername } from '../../src/usernames/username-store.ts';
+import { startTestMint } from '../helpers/mints/start-test-mint.ts';
+import { assignUsername } from '../helpers/recipients/assign-username.ts';
+import {
+  buildUnpaidQuote,
+  FIRST_PAID_AT_MS,
+  insertPaidQuotes,
+  UNREACHABLE_MINT_URL,
+} from '../helpers/recipients/quote-fixtures.ts';
+import { type RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
+import { FakeTerminal } from '../helpers/service/fake-terminal.ts';
+import {
+  runOperatorCommand,
+  TEST_DEFAULT_MINT_URL,
+} from '../helpers/service/run-operator-command.ts';
+import { setLockQuotes, setMint, useTestEnvironment } from '../helpers/service/test-environment.ts';
+
+const DAY_MS = 24 * 60 * 60_000;
+
+const environment = useTestEnvironment();
+let db: Db;
+let wallet: RecipientClient;
+let name: string;
+let nameCount = 0;
+
+beforeEach(() => {
+  ({ db } = environment.database);
+  wallet = environment.newWallet();
+  nameCount += 1;
+  name = `alice${nameCount}`;
+});
+
+describe('nutpost user list', () => {
+  it('lists users page by page, each once', async () => {
+    const keys = [wallet, environment.newWallet(), environment.newWallet()].map((w) => w.pubkey);
+    const mintUrl = `https://mint${nameCount}.example`;
+    for (const pubkey of keys) {
+      await transaction(db, (tx) => saveUserSettings(tx, pubkey, { mintUrl }));
+    }
+    const pages = [];
+    for (let page: string | undefined, i = 0; i === 0 || page !== undefined; i += 1) {
+      const more = page === undefined ? [] : ['--page', page];
+      const { users, nextPage } = await runJson(
+        ...['user', 'list', '--mint', mintUrl, '--limit', '2', ...more],
+      );
+      pages.push(users.map(({ pubkey }: { pubkey: string }) => pubkey));
+      page = nextPage;
+    }
+    expect(pages).toEqual([keys.toSorted().slice(0, 2), keys.toSorted().slice(2)]);
+  });
+
+  it('filters by blocks, uncollected payments and the default mint', async () => {
+    const collected = environment.newWallet();
+    const blocked = environment.newWallet();
+    await insertPaidQuotes(environment.database, wallet.pubkey, [
+      { paidAtMs: FIRST_PAID_AT_MS, amountSat: 1_000, state: 'ISSUED' },
+      { paidAtMs: FIRST_PAID_AT_MS + 1_000, amountSat: 21 },
+    ]);
+    await insertPaidQuotes(environment.database, collected.pubkey, [
+      { paidAtMs: FIRST_PAID_AT_MS, state: 'ISSUED' },
+    ]);
+    await run('user', 'block', blocked.npub);
+    const list = async (...options: string[]) => {
+      const { users } = await runJson('user', 'list', '--limit', '9999', ...options);
+      const pubkeys = new Set(users.map(({ pubkey }: { pubkey: string }) => pubkey));
+      return [wallet, collected, blocked].map(({ pubkey }) => pubkeys.has(pubkey));
+    };
+    expect(await list()).toEqual([true, true, true]);
+    expect(await list('--uncollected')).toEqual([true, false, false]);
+    expect(await list('--blocked')).toEqual([false, false, true]);
+    expect(await list('--mint', TEST_DEFAULT_MINT_URL)).toEqual([true, true, true]);
+    expect(await list('--mint', 'https://other.example')).toEqual([false, false, false]);
+    const { stdout } = await run('user', 'list', '--uncollected', '--limit', '9999');
+    expect(stdout).toContain(
+      `${wallet.npub}  2 payments, the last at 2023-11-14T22:13:21.000Z, 21 sat not collected, ${TEST_DEFAULT_MINT_URL}\n`,
+    );
+  });
+});
+
+describe('nutpost user export', () => {
+  it('prints all data of one user as JSON', async () => {
+    const other = environment.newWallet();
+    const quoteIds = await insertPaidQuotes(environment.database, wallet.pubkey, 2);
+    await insertPaidQuotes(environment.database, other.pubkey, 1);
+    await assignUsername(environment.database, wallet.pubkey, name);
+    const terminal = new FakeTerminal();
+    const { exitCode, stdout } = await runOperatorCommand(
+      environment.database,
+      ['user', 'export', name],
+      { terminal },
+    );
+    expect(exitCode).toBe(0);
+    const exported = JSON.parse(terminal.output + stdout);
+    expect(exported).toMatchObject({
+      pubkey: wallet.pubkey,
+      users: [{ pubkey: wallet.pubkey, name, paid_count: 2 }],
+      usernames: [{ name, status: 'in_use' }],
+      quotes: quoteIds.map((quote_id) => ({ quote_id, pubkey: wallet.pubkey })),
+      notifications: [],
+    });
+    expect(exported.quotes).toHaveLength(2);
+  });
+});
+
+describe('nutpost user delete', () => {
+  it('changes nothing without --apply, and keeps what open payments need', async () => {
+    const { mint, database } = environment;
+    await insertPaidQuotes(database, wallet.pubkey, [
+      { paidAtMs: FIRST_PAID_AT_MS, state: 'ISSUED' },
+      { paidAtMs: FIRST_PAID_AT_MS + 1_000, amountSat: 42 },
+      { paidAtMs: FIRST_PAID_AT_MS + 2_000, state: 'ISSUED' },
+      { paidAtMs: FIRST_PAID_AT_MS + 3_000, amountSat: 43 },
+    ]);
+    await insertQuotes(db, [buildUnpaidQuote(wallet.pubkey)]);
+    await db.updateTable('quotes').set({ watch_until: null }).execute();
+    await assignUsername(database, wallet.pubkey, name);
+    await setMint(wallet, mint.url);
+    const openInvoice = await environment.requestInvoice(wallet, 44);
+
+    const before = await wallet.listPaidQuotes();
+    expect((await run('user', 'delete', name)).stdout).toContain('nothing was changed');
+    expect(await wallet.listPaidQuotes()).toEqual(before);
+    expect(await isPayable(name)).toBe(true);
+
+    expect(await runJson('user', 'delete', name, '--apply')).toMatchObject({
+      outcome: 'deleted',
+      deletedQuotes: 3,
+      keptQuotes: 3,
+      keptSat: 85,
+      keptBlock: false,
+    });
+    expect(await isPayable(name)).toBe(false);
+    expect((await runJson('name', 'show', name)).availability).toBe('free');
+    const { body } = await wallet.get('/api/v2/wallet/quotes');
+    expect(body.metadata.total).toBe(2);
+    expect(body.data.quotes).toEqual(before.filter(({ state }) => state === 'PAID'));
+
+    const socket = await wallet.openSocket();
+    mint.pay(openInvoice.pr);
+    await socket.nextMessage();
+    await socket.close();
+    const amounts = (await wallet.listPaidQuotes()).map(({ amount }) => amount);
+    expect(amounts).toEqual([44, 43, 42]);
+  });
+
+  it('deletes everything of a user without open payments, except a block', async () => {
+    const quotes = [{ paidAtMs: FIRST_PAID_AT_MS, state: 'ISSUED' as const }];
+    await insertPaidQuotes(environment.database, wallet.pubkey, quotes);
+    await run('user', 'block', wallet.npub, '--reason', 'fraud');
+    expect(await runJson('user', 'delete', wallet.npub, '--apply')).toMatchObject({
+      deletedQuotes: 1,
+      keptQuotes: 0,
+      keptBlock: true,
+    });
+    expect(await isPayable(wallet.npub)).toBe(false);
+    await run('user', 'unblock', wallet.npub);
+    await run('user', 'delete', wallet.npub, '--apply');
+    expect((await run('user', 'show', wallet.npub)).stderr).toContain('has no data');
+  });
+
+  it('does not delete a user who is buying a username', async () => {
+    const { pubkey, npub } = wallet;
+    const purchaseId = `purchase${nameCount}`;
+    await holdUsername(db, name, { pubkey, purchaseId, nowMs: Date.now() });
+    await db
+      .insertInto('username_purchases')
+      .values({
+        ...{ id: purchaseId, pubkey, name, price_sat: 5, paid_sat: 5, state: 'open' },
+        ...{ mint_url: UNREACHABLE_MINT_URL, created_at: 1, sealed_proofs: '', outputs: '[]' },
+        next_attempt_at: Number.MAX_SAFE_INTEGER,
+      })
+      .execute();
+    const { exitCode, stderr } = await run('user', 'delete', npub, '--apply');
+    expect({ exitCode, stderr }).toEqual({
+      exitCode: 1,
+      stderr: expect.stringContaining('nothing was deleted'),
+    });
+    expect((await runJson('name', 'show', name)).availability).toBe('pending');
+  });
+});
+
+describe('nutpost user set-mint', () => {
+  it('moves future payments of a user to another mint, which must be one', async () => {
+    const newMint = await startTestMint();
+    expect(await run('user', 'set-mint', wallet.npub, UNREACHABLE_MINT_URL)).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining('Not changed: Could not get mint info'),
+    });
+    const { exitCode, stdout } = await run('user', 'set-mint', wallet.npub, `${newMint.url}/`);
+    expect({ exitCode, stdout }).toEqual({
+      exitCode: 0,
+      stdout: expect.stringContaining(`receives at ${newMint.url} now`),
+    });
+    await environment.requestInvoice(wallet, 21);
+    expect(newMint.quotes.size).toBe(1);
+  });
+
+  it('refuses a mint that cannot lock the quotes of a user who locks them', async () => {
+    await setLockQuotes(wallet, true);
+    const newMint = await startTestMint({ supportsLocking: false });
+    expect((await run('user', 'set-mint', wallet.npub, newMint.url)).stderr).toContain(
+      'Mint does not support locking',
+    );
+  });
+});
+
+describe('nutpost payments', () => {
+  it('lists the payments to all recipients page by page, the newest first', async () => {
+    const other = environment.newWallet();
+    await assignUsername(environment.database, other.pubkey, name);
+    const startMs = Date.parse('2031-02-03T04:05:06Z');
+    await insertPaidQuotes(environment.database, wallet.pubkey, [
+      { paidAtMs: startMs, amountSat: 1 },
+      { paidAtMs: startMs + 1_000, amountSat: 30, state: 'ISSUED' },
+    ]);
+    await insertPaidQuotes(environment.database, other.pubkey, [
+      { paidAtMs: startMs, amountSat: 2 },
+      { paidAtMs: startMs + 2_000, amountSat: 40 },
+    ]);
+    const list = (...options: string[]) =>
+      runJson('payments', '--since', '2031-02-03T04:05:06', ...options);
+    const amounts: number[] = [];
+    for (let more: string[] = []; ; ) {
+      const { payments, nextPage } = await list('--limit', '1', ...more);
+      amounts.push(payments[0].amountSat);
+      expect(payments).toHaveLength(1);
+      if (nextPage === undefined) {
+        break;
+      }
+      more = ['--page', nextPage];
+    }
+    expect(amounts).toEqual([40, 30, 2, 1]);
+    expect((await list('--min', '30', '--state', 'paid')).payments).toMatchObject([
+      { amountSat: 40, recipientName: name },
+    ]);
+    expect((await list('--mint', 'https://mint.example')).payments).toHaveLength(4);
+    expect((await list('--mint', 'https://other.example')).payments).toEqual([]);
+    const { stdout } = await run('payments', '--since', '2031-02-03T04:05:08');
+    expect(stdout).toMatch(
+      new RegExp(
+        `^2031-02-03T04:05:08.000Z +40 sat  PAID .*${name} \\(npub1.*https://mint.example\n$`,
+      ),
+    );
+  });
+});
+
+describe('nutpost stats', () => {
+  it('counts payments, sats, recipients and mints by day and by month', async () => {
+    const other = environment.newWallet();
+    const startMs = Date.parse('2032-01-31T23:59:59.999Z');
+    await insertPaidQuotes(environment.database, wallet.pubkey, [
+      { paidAtMs: startMs, amountSat: 10 },
+      { paidAtMs: startMs + 1, amountSat: 20 },
+    ]);
+    await insertPaidQuotes(environment.database, other.pubkey, [
+      { paidAtMs: startMs + 2, amountSat: 1_000 },
+    ]);
+    const nowMs = startMs + DAY_MS;
+    const runStats = async (...options: string[]) => {
+      const argv = ['stats', ...options];
+      return (await runOperatorCommand(environment.database, argv, { clock: () => nowMs })).stdout;
+    };
+    expect(await runStats('--csv')).toBe(
+      'period,payments,sat,recipients,mints\n2032-01-31,1,10,1,1\n2032-02-01,2,1020,2,1\n',
+    );
+    expect(await runStats('--by', 'month', '--csv')).toContain(
+      '\n2032-01,1,10,1,1\n2032-02,2,1020,2,1\n',
+    );
+    expect(await runStats('--since', '2032-01-01')).toMatch(
+      /^period +payments +sat +recipients +mints\n2032-01-31 .*\n2032-02-01 .*\ntotal +3 +1,030 +2 +1\n$/,
+    );
+    expect(await runStats('--since', '2033-01-01', '--csv')).toBe(
+      'period,payments,sat,recipients,mints\n',
+    );
+  });
+});
+
+it.each([
+  [['user']],
+  [['user', 'list', 'alice']],
+  [['user', 'list', '--page', 'alice']],
+  [['user', 'show', 'alice', '--apply']],
+  [['user', 'set-mint', 'alice']],
+  [['user', 'set-mint', 'alice', 'https://mint.example', 'https://other.example']],
+  [['payments', '--state', 'UNPAID']],
+  [['payments', '--page', '1']],
+  [['payments', '--min', '-1']],
+  [['stats', '--by', 'year']],
+])('rejects the arguments %j with exit code 2 and prints the usage', async (argv) => {
+  const { exitCode, stdout, stderr } = await run(...argv);
+  expect({ exitCode, stdout }).toEqual({ exitCode: 2, stdout: '' });
+  expect(stderr).toContain(`Usage: nutpost <command>\n\n  ${argv[0]} `);
+});
+
+function run(...argv: string[]) {
+  return runOperatorCommand(environment.database, argv);
+}
+
+async function runJson(...argv: string[]) {
+  return JSON.parse((await run(...argv, '--json')).stdout);
+}
+
+async function isPayable(address: string): Promise<boolean> {
+  const { body } = await requestJson(environment.origin, `/.well-known/lnurlp/${address}`);
+  return body.tag === 'payRequest';
+}
