@@ -37,6 +37,7 @@ import {
   WATCH_RESCAN_CHANNEL,
 } from './quotes/process-notifications.ts';
 import { createQuotesModule } from './quotes/quotes-module.ts';
+import { createAuditLogJob } from './recipients/audit-log.ts';
 import {
   ALL_RECIPIENTS,
   RECIPIENT_CHANGES_CHANNEL,
@@ -94,6 +95,7 @@ async function start(parts: ServiceParts) {
   parts.zaps.receiptDispatcher.start();
   parts.notifications?.dispatcher.start();
   parts.maintenance.start();
+  parts.auditLog.start();
   parts.fiatRates?.job.start();
   parts.usernames.start();
   parts.readiness.phase = 'serving';
@@ -175,7 +177,11 @@ async function stop(parts: ServiceParts, stopDelayMs: number): Promise<void> {
       deadlineMs: 250,
       stop: () => Promise.all([parts.fiatRates?.job.stop(), parts.egress.close()]),
     },
-    { name: 'database jobs', deadlineMs: 250, stop: () => parts.maintenance.stop() },
+    {
+      name: 'database jobs',
+      deadlineMs: 250,
+      stop: () => Promise.all([parts.maintenance.stop(), parts.auditLog.stop()]),
+    },
     {
       name: 'metrics',
       deadlineMs: 250,
@@ -308,6 +314,7 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
         })
       : null;
   const maintenance = createMaintenanceJob({ ...shared, hasNotifications: notifications !== null });
+  const auditLog = createAuditLogJob(shared);
   const { fiatRateUrl, fiatCurrencies = [] } = config.web ?? {};
   const fiatRates =
     fiatRateUrl === undefined
@@ -387,6 +394,7 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
     usernames,
     notifications,
     maintenance,
+    auditLog,
     fiatRates,
     readiness,
     publicOrigins,

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { transaction } from '../database/transaction.ts';
 import { RequestError, rateLimitError } from '../errors.ts';
-import { lockPaymentCounters } from '../recipients/user-store.ts';
+import { recordAuditEvent } from '../recipients/audit-store.ts';
+import { findUserByPubkey, lockPaymentCounters } from '../recipients/user-store.ts';
 import {
   changeChannel,
   deleteChannel,
@@ -77,9 +78,24 @@ export async function replaceChannels(
         );
       }
     }
+    const name = (await findUserByPubkey(tx, pubkey))?.name ?? null;
+    await recordAuditEvent(tx, {
+      atMs: context.clock(),
+      actor: { kind: 'user', pubkey },
+      action: 'change notifications',
+      pubkey,
+      name,
+      before: existing.map(describeChannel),
+      after: changed.map(describeChannel),
+    });
     return changed;
   });
   return { channels, secrets: new Map(created.map(({ row, secret }) => [row.id, secret])) };
+}
+
+/** Without its URL and keys. The id shows if another URL or device of the same site takes its place. */
+function describeChannel({ id, kind, site, minAmountSat }: NotificationChannel) {
+  return { id, kind, site, minAmountSat };
 }
 
 async function createChannel(

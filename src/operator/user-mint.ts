@@ -9,16 +9,17 @@ import { pubkeyToText } from './format.ts';
 
 /** Sets a user's mint, after the checks that a change by the user passes. Contacts the mint. */
 export async function setUserMint(
-  { db, mintPolicy, recipientDefaults: defaults, allowHttpMints, clock }: CommandContext,
+  { db, actor, mintPolicy, recipientDefaults: defaults, allowHttpMints, clock }: CommandContext,
   pubkey: string,
   enteredUrl: string,
 ): Promise<CommandReport> {
+  const audit = { actor, action: 'user set-mint' };
   const monotonicMs = () => performance.now();
   const shared = { db, clock, monotonicMs, log: createLogger('silent') };
   const egress = createEgress({ allowPrivateNetworks: allowHttpMints, operatorUrls: [] });
   const onRequestFinished = () => undefined;
   const mints = createMintsModule({ ...shared, policy: mintPolicy, egress, onRequestFinished });
-  const recipients = new RecipientDirectory({ ...shared, defaults });
+  const recipients = new RecipientDirectory({ ...shared, defaults, audit });
   try {
     const { mintUrl: oldMintUrl } = await recipients.getByPubkey(pubkey);
     const settings = { recipients, mintInfoCache: mints.infoCache, mintPolicy };

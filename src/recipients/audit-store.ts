@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { statementNow } from '../database/sql.ts';
+import { columnInValues, statementNow } from '../database/sql.ts';
 import type { Db, Tx } from '../database/transaction.ts';
 
 const AUDIT_RETENTION_MS = 365 * 24 * 60 * 60_000;
@@ -45,6 +45,50 @@ export async function recordAuditEvent(tx: Tx, event: AuditEvent): Promise<void>
       after,
     })
     .execute();
+}
+
+/** Marks up to `limit` events as logged and returns them, the oldest first. Each event is returned once. */
+export async function claimEventsToLog(db: Db, limit: number) {
+  const due = await db
+    .selectFrom('audit_events')
+    .select('id')
+    .where('logged', '=', 0)
+    .orderBy('id')
+    .limit(limit)
+    .execute();
+  if (due.length === 0) {
+    return [];
+  }
+  const ids = due.map(({ id }) => id);
+  const rows = await db
+    .updateTable('audit_events')
+    .set({ logged: 1 })
+    .where(columnInValues(db, 'id', 'bigint', ids))
+    .where('logged', '=', 0)
+    .returning(EVENT_COLUMNS)
+    .execute();
+  return rows.toSorted((a, b) => a.id - b.id).map(parseEvent);
+}
+
+const EVENT_COLUMNS = [
+  'id',
+  'at as atMs',
+  'actor_kind as actorKind',
+  'actor',
+  'action',
+  'pubkey',
+  'name',
+  'before',
+  'after',
+] as const;
+
+function parseEvent<Row extends { before: string | null; after: string | null }>(row: Row) {
+  const { before, after } = row;
+  return { ...row, before: parseValues(before), after: parseValues(after) };
+}
+
+function parseValues(json: string | null): object | null {
+  return json === null ? null : (JSON.parse(json) as object);
 }
 
 /** Deletes up to `limit` events that are older than a year. Returns whether more may exist. */

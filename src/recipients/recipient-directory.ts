@@ -1,7 +1,8 @@
 import { LRUCache } from 'lru-cache';
+import type { Clock } from '../clock.ts';
 import { type Db, notify, type Tx, transaction } from '../database/transaction.ts';
 import { RequestError } from '../errors.ts';
-import type { Logger } from '../log.ts';
+import { type AuditEvent, recordAuditEvent } from './audit-store.ts';
 import {
   listLocalParts,
   parseRecipientAddress,
@@ -35,8 +36,10 @@ type RecipientSettings = Pick<Recipient, 'mintUrl' | 'lockQuotes'>;
 interface DirectoryContext {
   db: Db;
   defaults: RecipientSettings;
+  /** Who changes settings, for the audit trail. Default: the users themselves. */
+  audit?: Pick<AuditEvent, 'actor' | 'action'>;
+  clock: Clock;
   monotonicMs: () => number;
-  log: Pick<Logger, 'info'>;
 }
 
 /**
@@ -100,27 +103,27 @@ export class RecipientDirectory {
     settings: Partial<RecipientSettings>,
     assertAllowed: (recipient: Recipient) => void,
   ): Promise<Recipient> {
-    const { db, log } = this.#context;
-    const { old, saved } = await transaction(db, async (tx) => {
-      const oldUser = await findUserByPubkey(tx, pubkey);
+    const { db, clock } = this.#context;
+    const byUser = { actor: { kind: 'user', pubkey }, action: 'change settings' } as const;
+    const saved = await transaction(db, async (tx) => {
+      const old = this.#toRecipient(pubkey, await findUserByPubkey(tx, pubkey));
       await saveUserSettings(tx, pubkey, settings);
       const changed = this.#toRecipient(pubkey, await findUserByPubkey(tx, pubkey));
       assertAllowed(changed);
+      await recordAuditEvent(tx, {
+        ...(this.#context.audit ?? byUser),
+        atMs: clock(),
+        pubkey,
+        name: changed.name,
+        before: { mintUrl: old.mintUrl, lockQuotes: old.lockQuotes },
+        after: { mintUrl: changed.mintUrl, lockQuotes: changed.lockQuotes },
+      });
       await notify(tx, RECIPIENT_CHANGES_CHANNEL, listLocalParts(changed));
-      return { old: this.#toRecipient(pubkey, oldUser), saved: changed };
+      return changed;
     });
     // The notification reaches this process, too, but only later.
     for (const localPart of listLocalParts(saved)) {
       this.invalidate(localPart);
-    }
-    const { mintUrl, lockQuotes } = saved;
-    // Wallets also send settings that do not change.
-    if (mintUrl !== old.mintUrl || lockQuotes !== old.lockQuotes) {
-      const oldSettings = { oldMintUrl: old.mintUrl, oldLockQuotes: old.lockQuotes };
-      log.info(
-        { event: 'settings_changed', pubkey, mintUrl, lockQuotes, ...oldSettings },
-        'user changed the mint or the locking of quotes',
-      );
     }
     return saved;
   }

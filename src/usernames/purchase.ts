@@ -6,7 +6,6 @@ import type { Logger } from '../log.ts';
 import type { Proof } from '../mints/ecash.ts';
 import type { SwapRejectionReason } from '../mints/ecash-client.ts';
 import type { RequestWait } from '../mints/mint-rate-limiter.ts';
-import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
 import type { Sealer } from '../sealer.ts';
 import { hashSecret, sumAmounts } from './ecash/proofs.ts';
 import { MAX_TRANSIT_MS, UNDO_AFTER_MS } from './limits.ts';
@@ -20,6 +19,7 @@ import {
   saveOutputPlans,
   schedulePurchaseRetry,
 } from './purchase-store.ts';
+import { recordNameChange } from './record-name-change.ts';
 import { sealProofs } from './sealed-proofs.ts';
 import {
   findSwapResult,
@@ -268,8 +268,11 @@ async function completePurchaseAndAssignName(
     if (!(await closePurchase(tx, purchase, { failureReason: null, nowMs }))) {
       return false;
     }
-    await notifyRecipientChange(tx, pubkey);
-    if (!(await assignHeldUsername(tx, name, { pubkey, purchaseId: id, nowMs, graceMs }))) {
+    const change = { pubkey, actor: { kind: 'user', pubkey }, action: 'buy name' } as const;
+    const isAssigned = await recordNameChange(tx, { ...change, atMs: nowMs }, () =>
+      assignHeldUsername(tx, name, { pubkey, purchaseId: id, nowMs, graceMs }),
+    );
+    if (!isAssigned) {
       throw new Error(`the name of purchase ${id} is no longer held for it`);
     }
     await addTreasuryProofs(tx, sealed);

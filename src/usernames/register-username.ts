@@ -4,7 +4,6 @@ import { RequestError } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import type { MintInfoCache } from '../mints/mint-info-cache.ts';
 import { isReservedUsername, parseUsername } from '../recipients/lightning-address.ts';
-import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
 import { findUserByPubkey } from '../recipients/user-store.ts';
 import {
   type DecodedToken,
@@ -16,6 +15,7 @@ import type { KeysetCache } from './ecash/keyset-cache.ts';
 import { hashSecret } from './ecash/proofs.ts';
 import { type PurchaseContext, type PurchaseFailureReason, startPurchase } from './purchase.ts';
 import { isTokenOfPurchase } from './purchase-store.ts';
+import { recordNameChange } from './record-name-change.ts';
 import { type ClaimDecision, claimUsername, decideClaim, findUsername } from './username-store.ts';
 
 export interface UsernamePolicy {
@@ -158,19 +158,20 @@ async function isTokenUsedForName(
 }
 
 async function claimFreeOfCharge(
-  { db, policy, clock, log }: UsernameContext,
+  { db, policy, clock }: UsernameContext,
   pubkey: string,
   name: string,
 ): Promise<RegistrationResult> {
   const options = { pubkey, nowMs: clock(), graceMs: policy.graceMs };
-  const isClaimed = await tryTransaction(db, async (tx) => {
-    await notifyRecipientChange(tx, pubkey);
-    return claimUsername(tx, name, options);
+  const isClaimed = await tryTransaction(db, (tx) => {
+    const change = { pubkey, actor: { kind: 'user', pubkey }, action: 'claim name' } as const;
+    return recordNameChange(tx, { ...change, atMs: clock() }, () =>
+      claimUsername(tx, name, options),
+    );
   });
   if (!isClaimed) {
     throw inProgressError(NAME_CONTESTED);
   }
-  log.info({ event: 'username_assigned', name, pubkey }, 'user has got a username');
   return OWNED;
 }
 

@@ -7,13 +7,7 @@ import { requestJson } from '../helpers/recipients/recipient-client.ts';
 import { startFakeRelay } from '../helpers/relays/start-fake-relay.ts';
 import { requestZapInvoice, TEST_ZAP_SECRET_KEY } from '../helpers/relays/zap-requests.ts';
 import { LogCapture } from '../helpers/service/log-capture.ts';
-import {
-  assignNewTestMint,
-  setLockQuotes,
-  setMint,
-  startAdditionalService,
-  useTestEnvironment,
-} from '../helpers/service/test-environment.ts';
+import { startAdditionalService, useTestEnvironment } from '../helpers/service/test-environment.ts';
 
 const HOUR_MS = 60 * 60_000;
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -77,22 +71,6 @@ it('logs the creation and the expiry of an unpaid invoice', async () => {
   expect(findLinesOfPayment(paymentHash).map(({ event }) => event)).toEqual([
     'invoice_created',
     'expired',
-  ]);
-});
-
-it('logs a change of settings with the earlier settings, and nothing if a wallet repeats them', async () => {
-  const wallet = environment.newWallet();
-  const mint = await assignNewTestMint(wallet);
-  await setLockQuotes(wallet, true);
-  await setLockQuotes(wallet, true);
-  await setMint(wallet, mint.url);
-  const changes = logCapture.lines
-    .map((line) => JSON.parse(line))
-    .filter(({ event, pubkey }) => event === 'settings_changed' && pubkey === wallet.pubkey);
-  const before = { oldMintUrl: environment.mint.url, oldLockQuotes: false };
-  expect(changes).toMatchObject([
-    { mintUrl: mint.url, lockQuotes: false, ...before },
-    { mintUrl: mint.url, lockQuotes: true, ...before, oldMintUrl: mint.url },
   ]);
 });
 

@@ -1,6 +1,7 @@
 import { parseArgs } from 'node:util';
 import { type Db, notify, snapshot, type Tx, transaction } from '../../database/transaction.ts';
 import { OperatorError } from '../../errors.ts';
+import { type AuditEvent, recordAuditEvent } from '../../recipients/audit-store.ts';
 import { ALL_RECIPIENTS, RECIPIENT_CHANGES_CHANNEL } from '../../recipients/recipient-directory.ts';
 import { tryParseJson } from '../../untrusted-text.ts';
 import { VERSION } from '../../version.ts';
@@ -47,13 +48,14 @@ export const importCommand: OperatorCommand = {
 `,
   parse: (args) => {
     parseArgs({ args, options: {} });
-    return async ({ db }, io) => {
+    return async ({ db, actor, clock }, io) => {
       if (io.stdin === null) {
         throw new OperatorError(
           'No input: redirect the archive to standard input, as in `nutpost import < archive`.',
         );
       }
-      const rowCounts = await importArchive(db, readLines(io.stdin), io);
+      const atMs = clock();
+      const rowCounts = await importArchive(db, readLines(io.stdin), io, { actor, atMs });
       return { exitCode: 0, stdout: formatRowCounts('Imported', rowCounts), stderr: '' };
     };
   },
@@ -81,6 +83,7 @@ async function importArchive(
   db: Db,
   lines: AsyncGenerator<string>,
   io: CommandIo,
+  audit: Pick<AuditEvent, 'actor' | 'atMs'>,
 ): Promise<ArchiveRowCounts> {
   const { value: firstLine } = await lines.next();
   const header = archiveHeaderSchema.safeParse(tryParseJson(firstLine ?? '')).data;
@@ -101,6 +104,9 @@ async function importArchive(
     }
     await insertRows(tx, lines, header, io);
     await resetSequencesAndAnalyze(tx);
+    const { made_at, nutpost } = header;
+    const change = { pubkey: null, name: null, before: null, after: { made_at, nutpost } };
+    await recordAuditEvent(tx, { ...audit, action: 'import', ...change });
     await notify(tx, RECIPIENT_CHANGES_CHANNEL, [ALL_RECIPIENTS]);
   });
   return header.rows;

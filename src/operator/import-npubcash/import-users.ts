@@ -31,7 +31,9 @@ export async function importBlocks(run: ImportRun, source: NpubcashSource): Prom
         const user = await findUserByPubkey(tx, pubkey);
         const isNew = !user?.block && !user?.formerBlock;
         if (isNew) {
-          await blockUser(tx, pubkey, reason, createdAtMs ?? run.options.clock());
+          const after = await blockUser(tx, pubkey, reason, createdAtMs ?? run.options.clock());
+          const name = user?.name ?? null;
+          await run.recordAuditEvent(tx, { pubkey, name, before: null, after });
         }
         run.count('blocks', isNew);
       }
@@ -93,6 +95,12 @@ async function importUser(run: ImportRun, tx: Tx, row: NpubcashUser): Promise<vo
       skip(skipReason);
     }
   }
+  const changed = await findUserByPubkey(tx, pubkey);
+  const [before, after] = [stored, changed].map(
+    (user) => user && { mintUrl: user.mintUrl, lockQuotes: user.lockQuotes, name: user.name },
+  );
+  const name = changed?.name ?? null;
+  await run.recordAuditEvent(tx, { pubkey, name, before: before ?? null, after: after ?? null });
 }
 
 /** Gives the key its name. Returns null if the key has the name now, otherwise why not. */

@@ -1,0 +1,22 @@
+import type { Tx } from '../database/transaction.ts';
+import { type AuditActor, recordAuditEvent } from '../recipients/audit-store.ts';
+import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
+import { findUserByPubkey } from '../recipients/user-store.ts';
+
+/** Announces a change of a key's name to all processes, and adds it to the audit trail unless `change` returns false. */
+export async function recordNameChange(
+  tx: Tx,
+  { pubkey, ...event }: { pubkey: string; actor: AuditActor; action: string; atMs: number },
+  change: () => Promise<boolean>,
+): Promise<boolean> {
+  const readName = async () => (await findUserByPubkey(tx, pubkey))?.name ?? null;
+  const before = await readName();
+  await notifyRecipientChange(tx, pubkey);
+  if (!(await change())) {
+    return false;
+  }
+  const after = await readName();
+  const names = { before: { name: before }, after: { name: after } };
+  await recordAuditEvent(tx, { ...event, pubkey, name: after, ...names });
+  return true;
+}

@@ -1,0 +1,75 @@
+import { expect, it } from 'vitest';
+import { eventually } from '../helpers/eventually.ts';
+import { startWebhookReceiver } from '../helpers/network/start-webhook-receiver.ts';
+import { LogCapture } from '../helpers/service/log-capture.ts';
+import { runOperatorCommand } from '../helpers/service/run-operator-command.ts';
+import {
+  assignNewTestMint,
+  setLockQuotes,
+  setMint,
+  useAdditionalService,
+  useTestEnvironment,
+} from '../helpers/service/test-environment.ts';
+
+const logCapture = new LogCapture('info');
+const environment = useTestEnvironment({
+  env: { USERNAME_PRICE_SAT: '0' },
+  overrides: { log: logCapture.log },
+});
+
+it('records and logs the changes of users and operators once, with what was before, and without secrets', async () => {
+  // Both processes look for changes to log.
+  await useAdditionalService(environment, {}, { log: logCapture.log });
+  const wallet = environment.newWallet();
+  const mint = await assignNewTestMint(wallet);
+  await setLockQuotes(wallet, true);
+  // Wallets repeat their settings at each start.
+  await setLockQuotes(wallet, true);
+  await setMint(wallet, mint.url);
+  await wallet.send('POST', '/api/v2/user/username', { username: 'anna' });
+  await wallet.send('POST', '/api/v2/user/username', { username: 'annabel' });
+  const receiver = await startWebhookReceiver();
+  const webhook = { kind: 'webhook', url: `${receiver.url}/secret-path`, minAmount: 21 };
+  const { body } = await wallet.send('PUT', '/api/v2/user/notifications', { channels: [webhook] });
+  const [channel] = body.data.channels;
+  await wallet.send('PUT', '/api/v2/user/notifications', { channels: [] });
+  await runOperatorCommand(environment.database, ['user', 'block', wallet.npub]);
+  await runOperatorCommand(environment.database, ['name', 'release', 'annabel', '--in-use']);
+
+  const user = { actorKind: 'user', actor: wallet.pubkey, pubkey: wallet.pubkey };
+  const root = { actorKind: 'command', actor: 'root', pubkey: wallet.pubkey };
+  const settings = { action: 'change settings', name: null };
+  const [oldMint, newMint] = [environment.mint.url, mint.url].map((mintUrl) => ({ mintUrl }));
+  const channels = [{ id: channel.id, kind: 'webhook', site: channel.site, minAmountSat: 21 }];
+  const expected = [
+    {
+      ...user,
+      ...settings,
+      before: { ...oldMint, lockQuotes: false },
+      after: { ...newMint, lockQuotes: false },
+    },
+    {
+      ...user,
+      ...settings,
+      before: { ...newMint, lockQuotes: false },
+      after: { ...newMint, lockQuotes: true },
+    },
+    { ...user, action: 'claim name', name: 'anna', before: { name: null } },
+    { ...user, action: 'claim name', before: { name: 'anna' }, after: { name: 'annabel' } },
+    { ...user, action: 'change notifications', name: 'annabel', before: [], after: channels },
+    { ...user, action: 'change notifications', before: channels, after: [] },
+    { ...root, action: 'user block', name: 'annabel', before: null },
+    { ...root, action: 'name release', name: 'annabel', after: { availability: 'free' } },
+  ];
+  const listLogged = () =>
+    logCapture.lines
+      .map((line) => JSON.parse(line))
+      .filter(({ event, pubkey }) => event === 'audit_event' && pubkey === wallet.pubkey);
+  await eventually(() => expect(listLogged().length).toBeGreaterThanOrEqual(expected.length));
+  expect(listLogged()).toMatchObject(expected);
+  const text = JSON.stringify(
+    await environment.database.db.selectFrom('audit_events').selectAll().execute(),
+  );
+  expect(text).not.toContain('secret-path');
+  expect(text).not.toContain(channel.secret);
+});
