@@ -1,10 +1,12 @@
 import { once } from 'node:events';
+import * as nip19 from 'nostr-tools/nip19';
 import type { Clock } from '../clock.ts';
 import type { Db } from '../database/transaction.ts';
 import { OperatorError } from '../errors.ts';
 import type { MintPolicy } from '../mints/mint-policy.ts';
 import { normaliseMintUrl } from '../net/server-url.ts';
 import type { AuditActor } from '../recipients/audit-store.ts';
+import { parseRecipientAddress } from '../recipients/lightning-address.ts';
 import type { TreasuryContext } from '../usernames/treasury.ts';
 import { formatJson, joinLines } from './format.ts';
 
@@ -25,6 +27,7 @@ export interface CommandContext {
   openTreasury: () => TreasuryContext;
   allowHttpMints: boolean;
   mintPolicy: MintPolicy;
+  usernameGraceMs: number;
   /** What applies to users who chose nothing else. The mint is empty if DEFAULT_MINT_URL is not set. */
   recipientDefaults: { mintUrl: string; lockQuotes: boolean };
   clock: Clock;
@@ -110,6 +113,17 @@ export function parseAction<Action extends string>(
     throw new UsageError(`--${wrongOption} is not for \`${action}\`.`);
   }
   return action;
+}
+
+/** Returns the npub of a key in hex, and any other text unchanged. 64 hexadecimal digits are always a key. */
+export function encodeHexKey(text: string): string {
+  return /^[0-9a-f]{64}$/i.test(text) ? nip19.npubEncode(text.toLowerCase()) : text;
+}
+
+/** Parses an npub or a key in hex. Returns null for other texts. */
+export function parsePubkey(text: string): string | null {
+  const parsed = parseRecipientAddress(encodeHexKey(text));
+  return parsed.kind === 'pubkey' ? parsed.pubkey : null;
 }
 
 /** Parses `--limit`, the number of lines to print. */

@@ -62,6 +62,7 @@ export async function runOperatorCommand(
           return { db, sealer: createTreasurySealer(config), actor, clock: Date.now };
         },
         allowHttpMints: allowPrivateNetworks,
+        usernameGraceMs: config.usernames.graceMs,
         mintPolicy: new MintPolicy({
           defaultMintUrl,
           usernameMintUrl: defaultMintUrl,

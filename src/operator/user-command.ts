@@ -21,6 +21,7 @@ import {
 } from '../usernames/username-store.ts';
 import {
   type CommandReport,
+  encodeHexKey,
   type OperatorCommand,
   parseAction,
   renderReport,
@@ -131,13 +132,11 @@ const OPTIONS_BY_ACTION = {
   unblock: [],
 };
 
-/** Parses a key in hex, or what people enter for a Lightning address. 64 hexadecimal digits are always a key. */
+/** Parses a key in hex, or what people enter for a Lightning address. */
 function parseUserIdentifier(operands: string[]) {
   const operand = requireSingleOperand(operands, 'Give one npub, key (hex) or name.');
   const { localPart } = parseAddressInput(operand);
-  const isHexKey = /^[0-9a-f]{64}$/i.test(localPart);
-  const npubOrName = isHexKey ? nip19.npubEncode(localPart.toLowerCase()) : localPart;
-  const identifier = parseRecipientAddress(npubOrName);
+  const identifier = parseRecipientAddress(encodeHexKey(localPart));
   if (identifier.kind === 'pubkey' || identifier.kind === 'name') {
     return identifier;
   }

@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util';
 import * as nip19 from 'nostr-tools/nip19';
-import { type Db, notify, transaction } from '../database/transaction.ts';
+import { type Db, notify, type Tx, transaction } from '../database/transaction.ts';
 import { recordAuditEvent } from '../recipients/audit-store.ts';
 import {
   isReservedUsername,
@@ -18,10 +18,13 @@ import {
   type StoredUsername,
   type UsernameAvailability,
 } from '../usernames/username-store.ts';
+import { applyRows, readCsv } from './apply-rows.ts';
+import { assignUsername } from './assign-username.ts';
 import {
   type CommandContext,
   type CommandReport,
   type OperatorCommand,
+  parseAction,
   renderReport,
   requireSingleOperand,
   UsageError,
@@ -35,37 +38,65 @@ export const nameCommand: OperatorCommand = {
   name reserve <name> [--in-use]
            reserves a name so that no user can have it; --in-use takes it away from its owner
   name release <name> [--in-use]
-           makes a name free; --in-use takes it away from its owner. All three accept --json, for
-           scripts
+           makes a name free; --in-use takes it away from its owner
+  name assign <name> <npub | key>
+           gives a name that is free or reserved to a key, free of charge
+  name assign --csv <file> [--apply]
+           checks lines with a name and an npub; the first line is "name,npub", and the file - is
+           standard input; --apply assigns all of them, or none if a line has a problem. All of
+           these commands accept --json, for scripts
 `,
   parse: (args) => {
     const { values, positionals } = parseArgs({
       args,
-      options: { json: { type: 'boolean', default: false }, 'in-use': { type: 'boolean' } },
+      options: {
+        json: { type: 'boolean' },
+        'in-use': { type: 'boolean' },
+        csv: { type: 'string' },
+        apply: { type: 'boolean' },
+      },
       allowPositionals: true,
     });
-    const [action, ...operands] = positionals;
-    if (action !== 'show' && action !== 'reserve' && action !== 'release') {
-      throw new UsageError('Give show, reserve or release, and one name.');
+    const { json: isJson = false, apply: isApplied = false, csv: file } = values;
+    const action = parseAction(OPTIONS_BY_ACTION, positionals[0], values);
+    const [nameText = '', ...operands] = positionals.slice(1);
+    if (action === 'assign') {
+      const [npub = '', ...others] = operands;
+      const isComplete = file === undefined ? npub !== '' && !isApplied : nameText === '';
+      if (!isComplete || others.length > 0) {
+        throw new UsageError('Give one name and one npub or key (hex), or only --csv and a file.');
+      }
+      return async (context, io) => {
+        const rows =
+          file === undefined
+            ? [{ name: nameText, npub }]
+            : await readCsv(file, io, ['name', 'npub']);
+        const assign = (tx: Tx, row: object) => assignUsername(tx, context, row);
+        const report = await applyRows(context.db, rows, isApplied || file === undefined, assign);
+        return renderReport(report, isJson);
+      };
     }
-    if (action === 'show' && values['in-use'] !== undefined) {
-      throw new UsageError('--in-use is only for `name reserve` and `name release`.');
-    }
-    const name = parseUsername(requireSingleOperand(operands, 'Give one name.'));
+    const name = parseUsername(requireSingleOperand([nameText, ...operands], 'Give one name.'));
     if (name === null) {
       throw new UsageError(
         `This is not a valid name. A name has ${MIN_USERNAME_LENGTH} to ${MAX_USERNAME_LENGTH} letters` +
           ' (a to z) and digits, and does not begin with npub1.',
       );
     }
-    const isTakeoverAllowed = values['in-use'] ?? false;
     return async (context) => {
       const report = await (action === 'show'
         ? showUsername(context, name)
-        : changeUsername(context, action, name, isTakeoverAllowed));
-      return renderReport(report, values.json);
+        : changeUsername(context, action, name, values['in-use'] ?? false));
+      return renderReport(report, isJson);
     };
   },
+};
+
+const OPTIONS_BY_ACTION = {
+  show: [],
+  reserve: ['in-use'],
+  release: ['in-use'],
+  assign: ['csv', 'apply'],
 };
 
 /** What is known about a name. The fields of `StoredUsername` are missing if the database has no row of it. */

@@ -104,13 +104,13 @@ export const BUILT_IN_RESERVED_USERNAMES: readonly string[] = [
   'undefined none void default',
 ].flatMap((names) => names.split(' '));
 
-/** Looks like an npub, or is a key in hex. If such a name already has an owner, it still resolves. */
-const KEY_LOOKALIKE_PATTERN = /^npub[il]|^[0-9a-f]{64}$/;
+/** Whether a name looks like an npub, or is a key in hex. If such a name already has an owner, it still resolves. */
+export function looksLikeKey(name: string): boolean {
+  return /^npub[il]|^[0-9a-f]{64}$/.test(name);
+}
 
 export function isReservedUsername(name: string, operatorNames: readonly string[]): boolean {
   return (
-    BUILT_IN_RESERVED_USERNAMES.includes(name) ||
-    KEY_LOOKALIKE_PATTERN.test(name) ||
-    operatorNames.includes(name)
+    BUILT_IN_RESERVED_USERNAMES.includes(name) || looksLikeKey(name) || operatorNames.includes(name)
   );
 }

@@ -279,8 +279,66 @@ describe('nutpost stats', () => {
   });
 });
 
+describe('nutpost name assign', () => {
+  it('gives a key a free or reserved name, and its old name a grace period', async () => {
+    expect(await run('name', 'assign', name.toUpperCase(), wallet.npub)).toMatchObject({
+      exitCode: 0,
+      stdout: `${name} (${wallet.npub}) has the name.\n`,
+    });
+    expect(await isPayable(name)).toBe(true);
+    await run('name', 'reserve', `${name}new`);
+    expect(await run('name', 'assign', `${name}new`, wallet.pubkey)).toMatchObject({ exitCode: 0 });
+    expect(await isPayable(`${name}new`)).toBe(true);
+    expect((await runJson('name', 'show', name)).availability).toBe('in_grace');
+    expect(await run('name', 'assign', `${name}new`, wallet.npub)).toMatchObject({ exitCode: 0 });
+  });
+
+  it.each([
+    ['a name in use', () => name, 'belongs to npub1'],
+    ['a key in hex', () => '0123456789abcdef'.repeat(4), 'looks like a key'],
+    ['a name like an npub', () => 'npubi2', 'looks like a key'],
+    ['an invalid name', () => 'al-ice', 'is not a valid name'],
+  ])('refuses %s', async (_what, getName, problem) => {
+    await assignUsername(environment.database, environment.newWallet().pubkey, name);
+    expect(await run('name', 'assign', getName(), wallet.npub)).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringMatching(new RegExp(`${problem}.*\\nNothing was changed.\n$`)),
+    });
+    expect((await wallet.get('/api/v2/user/info')).body.data.user).not.toHaveProperty('name');
+  });
+
+  it('assigns all lines of a CSV file, or none, and only with --apply', async () => {
+    const other = environment.newWallet();
+    const line = `"${name}", ${wallet.npub}\r\n`;
+    const assign = (csv: string, ...options: string[]) =>
+      runOperatorCommand(environment.database, ['name', 'assign', '--csv', '-', ...options], {
+        terminal: new FakeTerminal(csv),
+      });
+    const valid = `\uFEFFname,npub\r\n${line}${name}b,${other.npub}`;
+    expect(await assign(valid)).toEqual({
+      exitCode: 0,
+      stdout:
+        `${name} (${wallet.npub}) has the name.\n${name}b (${other.npub}) has the name.\n` +
+        'Nothing was changed yet: --apply does it.\n',
+      stderr: '',
+    });
+    expect(await isPayable(name)).toBe(false);
+    // Two keys cannot have the same name.
+    const twice = `name,npub\n${line}${name},${other.npub}`;
+    expect(await assign(twice, '--apply')).toMatchObject({ exitCode: 1 });
+    await expect(assign(`name,npub\n${name}`, '--apply')).rejects.toThrow('Line 2 does not fit');
+    await expect(assign(`nom,npub\n${line}`, '--apply')).rejects.toThrow('Line 1 does not fit');
+    expect(await isPayable(name)).toBe(false);
+    expect(await assign(valid, '--apply')).toMatchObject({ exitCode: 0 });
+    expect(await isPayable(name)).toBe(true);
+    expect(await isPayable(`${name}b`)).toBe(true);
+  });
+});
+
 it.each([
   [['user']],
+  [['name', 'assign', 'alice']],
+  [['name', 'assign', 'alice', '--csv', '-']],
   [['user', 'list', 'alice']],
   [['user', 'list', '--page', 'alice']],
   [['user', 'show', 'alice', '--apply']],

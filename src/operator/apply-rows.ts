@@ -1,0 +1,60 @@
+import { createReadStream } from 'node:fs';
+import { Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import { type Db, type Tx, tryTransaction } from '../database/transaction.ts';
+import { OperatorError } from '../errors.ts';
+import type { CommandIo, CommandReport } from './command.ts';
+
+/** `text` says for people what was done, or why nothing can be. */
+export interface RowResult {
+  isDone: boolean;
+  text: string;
+}
+
+/** Applies all rows in one transaction, or none if one fails or if `isApplied` is false. */
+export async function applyRows<Row>(
+  db: Db,
+  rows: readonly Row[],
+  isApplied: boolean,
+  apply: (tx: Tx, row: Row) => Promise<RowResult>,
+): Promise<CommandReport> {
+  const results: RowResult[] = [];
+  const isSuccess = () => results.every(({ isDone }) => isDone);
+  const isChanged = await tryTransaction(db, async (tx) => {
+    for (const row of rows) {
+      results.push(await apply(tx, row));
+    }
+    return isApplied && isSuccess();
+  });
+  const advice = isSuccess() ? 'Nothing was changed yet: --apply does it.' : 'Nothing was changed.';
+  const lines = [...results.map((result) => result.text), ...(isChanged ? [] : [advice])];
+  return { isSuccess: isSuccess(), json: { isChanged, results }, lines };
+}
+
+/** Reads a CSV file (RFC 4180, without line breaks in fields), or standard input for `-`. Its first line names columns. */
+export async function readCsv(file: string, { stdin }: CommandIo, columns: readonly string[]) {
+  const input = file === '-' ? (stdin ?? Readable.from([])) : createReadStream(file);
+  const content = await text(input).catch((error: Error) => {
+    throw new OperatorError(`Cannot read ${file}: ${error.message}`);
+  });
+  const lines = content
+    .replace(/^\uFEFF/, '')
+    .trimEnd()
+    .split(/\r?\n/);
+  const [header = [], ...rows] = lines.map((line) => {
+    const fields = `,${line}`.matchAll(/,\s*(?:"((?:[^"]|"")*)"|([^,"]*))\s*(?=,|$)/g);
+    return [...fields].map(([, quoted, bare = '']) =>
+      (quoted?.replaceAll('""', '"') ?? bare).trim(),
+    );
+  });
+  const wrongLine = rows.findIndex(({ length }) => length !== header.length);
+  if (wrongLine !== -1 || !header.every((name) => columns.includes(name))) {
+    throw new OperatorError(
+      `${file} must begin with a line that names the columns, which can be ${columns.join(', ')}. ` +
+        `Line ${wrongLine === -1 ? 1 : wrongLine + 2} does not fit. Nothing was changed.`,
+    );
+  }
+  return rows.map((row) =>
+    Object.fromEntries(columns.map((name) => [name, row[header.indexOf(name)] ?? ''])),
+  );
+}

@@ -1,0 +1,48 @@
+import * as nip19 from 'nostr-tools/nip19';
+import type { Tx } from '../database/transaction.ts';
+import { recordAuditEvent } from '../recipients/audit-store.ts';
+import { looksLikeKey, parseUsername } from '../recipients/lightning-address.ts';
+import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
+import {
+  claimUsername,
+  decideClaim,
+  findUsername,
+  freeUsername,
+} from '../usernames/username-store.ts';
+import type { RowResult } from './apply-rows.ts';
+import { type CommandContext, parsePubkey } from './command.ts';
+import { pubkeyToText } from './format.ts';
+
+/** Gives a key a name that is free, reserved, or the key's own former one. Costs nothing. */
+export async function assignUsername(
+  tx: Tx,
+  { actor, usernameGraceMs: graceMs, clock }: CommandContext,
+  { name: nameText = '', npub = '' }: { name?: string; npub?: string },
+): Promise<RowResult> {
+  const nowMs = clock();
+  const name = parseUsername(nameText);
+  const pubkey = parsePubkey(npub);
+  const fail = (text: string) => ({ isDone: false, text });
+  if (pubkey === null) {
+    return fail(`${npub} is not a valid npub or key (hex): it may be cut off or mistyped.`);
+  }
+  if (name === null || looksLikeKey(name)) {
+    return fail(`${nameText} is not a valid name, or looks like a key.`);
+  }
+  const stored = await findUsername(tx, name);
+  const claim = decideClaim(stored, pubkey, nowMs);
+  if (claim === 'taken' || claim === 'buying') {
+    const owner = nip19.npubEncode(stored?.pubkey ?? '');
+    return fail(`${name} belongs to ${owner}: see \`nutpost name show ${name}\`.`);
+  }
+  if (claim !== 'owned') {
+    await notifyRecipientChange(tx, pubkey);
+    const isFree = claim !== 'reserved' || (await freeUsername(tx, name));
+    if (!isFree || !(await claimUsername(tx, name, { pubkey, nowMs, graceMs }))) {
+      return fail(`${name} changed at the same time: try again.`);
+    }
+    const event = { atMs: nowMs, actor, action: 'name assign', pubkey, name };
+    await recordAuditEvent(tx, { ...event, before: { availability: claim }, after: { pubkey } });
+  }
+  return { isDone: true, text: `${pubkeyToText(pubkey, name)} has the name.` };
+}
