@@ -327,8 +327,6 @@ async function createAudit(db: Kysely<unknown>): Promise<void> {
       logged ${int} not null default 0 check (logged in (0, 1))
     ) ${tableOptions}`.execute(db);
   await sql`create index audit_events_by_time on audit_events (at)`.execute(db);
-  await sql`create index audit_events_by_pubkey on audit_events (pubkey, id)`.execute(db);
-  await sql`create index audit_events_by_name on audit_events (name, id)`.execute(db);
   await sql`create index audit_events_to_log on audit_events (id) where logged = 0`.execute(db);
 }
 

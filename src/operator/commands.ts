@@ -3,6 +3,7 @@ import { openExistingDatabase } from '../database/database.ts';
 import { MintPolicy } from '../mints/mint-policy.ts';
 import { createTreasurySealer } from '../usernames/usernames-module.ts';
 import { exportCommand, importCommand } from './archive/archive-commands.ts';
+import { auditCommand } from './audit-command.ts';
 import {
   type CommandHandler,
   type CommandIo,
@@ -26,6 +27,7 @@ const COMMANDS: readonly OperatorCommand[] = [
   userCommand,
   nameCommand,
   treasuryCommand,
+  auditCommand,
   exportCommand,
   importCommand,
   importNpubcashCommand,

@@ -67,6 +67,11 @@ export function formatJson(value: object): string {
   return `${JSON.stringify(value, (_key, nested: unknown) => convertFields(nested), 2)}\n`;
 }
 
+/** Returns {@link formatJson} in one line. */
+export function formatJsonLine(value: object): string {
+  return JSON.stringify(value, (_key, nested: unknown) => convertFields(nested));
+}
+
 function convertFields(value: unknown): unknown {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     return value;

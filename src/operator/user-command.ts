@@ -133,7 +133,7 @@ const OPTIONS_BY_ACTION = {
 };
 
 /** Parses a key in hex, or what people enter for a Lightning address. */
-function parseUserIdentifier(operands: string[]) {
+export function parseUserIdentifier(operands: string[]) {
   const operand = requireSingleOperand(operands, 'Give one npub, key (hex) or name.');
   const { localPart } = parseAddressInput(operand);
   const identifier = parseRecipientAddress(encodeHexKey(localPart));

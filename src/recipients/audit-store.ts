@@ -70,6 +70,38 @@ export async function claimEventsToLog(db: Db, limit: number) {
   return rows.toSorted((a, b) => a.id - b.id).map(parseEvent);
 }
 
+export type StoredAuditEvent = Awaited<ReturnType<typeof listAuditEvents>>[number];
+
+/** The changes of this key, of this key by others, or of this name; null for all. `beforeId`: of the previous page. */
+export interface AuditFilter {
+  about: { pubkey: string | null; name: string | null } | null;
+  sinceMs: number | null;
+  beforeId: number | null;
+}
+
+/** Returns the newest changes, the newest first. */
+export async function listAuditEvents(
+  db: Db,
+  { about, sinceMs, beforeId }: AuditFilter,
+  limit: number,
+) {
+  let query = db.selectFrom('audit_events').select(EVENT_COLUMNS);
+  if (about !== null) {
+    const { pubkey, name } = about;
+    query = query.where(({ or, eb }) =>
+      or([eb('pubkey', '=', pubkey), eb('actor', '=', pubkey), eb('name', '=', name)]),
+    );
+  }
+  if (sinceMs !== null) {
+    query = query.where('at', '>=', sinceMs);
+  }
+  if (beforeId !== null) {
+    query = query.where('id', '<', beforeId);
+  }
+  const rows = await query.orderBy('id', 'desc').limit(limit).execute();
+  return rows.map(parseEvent);
+}
+
 const EVENT_COLUMNS = [
   'id',
   'at as atMs',

@@ -17,6 +17,45 @@ const environment = useTestEnvironment({
   overrides: { log: logCapture.log },
 });
 
+it('lists the changes of a user or a name page by page, the newest first', async () => {
+  const wallet = environment.newWallet();
+  const run = (clockMs: number, ...argv: string[]) =>
+    runOperatorCommand(environment.database, argv, { clock: () => clockMs });
+  const startMs = Date.parse('2031-02-03T04:05:06Z');
+  await wallet.send('POST', '/api/v2/user/username', { username: 'berta' });
+  await run(startMs, 'user', 'block', 'berta', '--reason', 'ticket 812');
+  await run(startMs + 1_000, 'user', 'unblock', 'berta');
+  await run(startMs + 2_000, 'name', 'release', 'berta', '--in-use');
+  const block = '{"since":"2031-02-03T04:05:06.000Z","reason":"ticket 812"}';
+  const user = `berta (${wallet.npub})`;
+  const { stdout } = await run(startMs, 'audit', wallet.npub, '--since', '2031-02-03T04:05:06');
+  expect(stdout).toBe(`2031-02-03T04:05:08.000Z  name release  ${user}
+  By            root, with a command
+  Before        {"availability":"in_use","npub":"${wallet.npub}","pubkey":"${wallet.pubkey}"}
+  After         {"availability":"free"}
+2031-02-03T04:05:07.000Z  user unblock  ${user}
+  By            root, with a command
+  Before        ${block}
+2031-02-03T04:05:06.000Z  user block  ${user}
+  By            root, with a command
+  After         ${block}
+`);
+  const firstPage = JSON.parse(
+    (await run(startMs, 'audit', 'berta', '--limit', '3', '--json')).stdout,
+  );
+  expect(firstPage.events.map(({ action }: { action: string }) => action)).toEqual([
+    'name release',
+    'user unblock',
+    'user block',
+  ]);
+  const page = ['--page', String(firstPage.nextPage), '--json'];
+  expect(JSON.parse((await run(startMs, 'audit', 'berta', ...page)).stdout)).toMatchObject({
+    events: [{ action: 'claim name', actor: wallet.pubkey, npub: wallet.npub, name: 'berta' }],
+  });
+  const nobody = environment.newWallet().npub;
+  expect((await run(startMs, 'audit', nobody)).stdout).toBe('No changes.\n');
+});
+
 it('records and logs the changes of users and operators once, with what was before, and without secrets', async () => {
   // Both processes look for changes to log.
   await useAdditionalService(environment, {}, { log: logCapture.log });

@@ -1,0 +1,88 @@
+import { parseArgs } from 'node:util';
+import * as nip19 from 'nostr-tools/nip19';
+import { listAuditEvents, type StoredAuditEvent } from '../recipients/audit-store.ts';
+import { findUserByName } from '../recipients/user-store.ts';
+import {
+  type CommandContext,
+  type OperatorCommand,
+  parseLimit,
+  parseTime,
+  renderReport,
+  UsageError,
+} from './command.ts';
+import { formatFields, formatJsonLine, formatTime, pubkeyToText } from './format.ts';
+import { parseUserIdentifier } from './user-command.ts';
+
+export const auditCommand: OperatorCommand = {
+  name: 'audit',
+  usage: `  audit [npub | key | name] [--since <time>]
+           lists who changed what in the last year, the newest change first, of all users or of one
+           user or name; --limit <number> lists more than 50, --page continues a list, --json is
+           for scripts
+`,
+  parse: (args) => {
+    const { values, positionals } = parseArgs({
+      args,
+      options: {
+        json: { type: 'boolean', default: false },
+        limit: { type: 'string', default: '50' },
+        page: { type: 'string' },
+        since: { type: 'string' },
+      },
+      allowPositionals: true,
+    });
+    const identifier = positionals.length === 0 ? null : parseUserIdentifier(positionals);
+    const limit = parseLimit(values.limit);
+    const sinceMs = parseTime('--since', values.since);
+    const beforeId = parsePage(values.page);
+    return async ({ db, clock }) => {
+      const about = identifier && (await findSubject(db, identifier));
+      const rows = await listAuditEvents(db, { about, sinceMs, beforeId }, limit + 1);
+      const events = rows.slice(0, limit);
+      const nextPage = rows.length > limit ? events.at(-1)?.id : undefined;
+      const lines = events.length === 0 ? ['No changes.'] : events.flatMap(eventToLines);
+      if (nextPage !== undefined) {
+        lines.push(`There are more: repeat the command with --page ${nextPage}`);
+      }
+      const json = { nowMs: clock(), events, nextPage };
+      return renderReport({ isSuccess: true, json, lines }, values.json);
+    };
+  },
+};
+
+function parsePage(text: string | undefined): number | null {
+  if (text !== undefined && !/^\d{1,15}$/.test(text)) {
+    throw new UsageError(`--page must be what the previous page printed (got '${text}').`);
+  }
+  return text === undefined ? null : Number(text);
+}
+
+/** Returns the key and the name; the key is null if no user has the name. */
+async function findSubject(
+  db: CommandContext['db'],
+  identifier: ReturnType<typeof parseUserIdentifier>,
+) {
+  if (identifier.kind === 'pubkey') {
+    return { pubkey: identifier.pubkey, name: null };
+  }
+  const { name } = identifier;
+  return { pubkey: (await findUserByName(db, name))?.pubkey ?? null, name };
+}
+
+function eventToLines(event: StoredAuditEvent): string[] {
+  const { atMs, actorKind, actor, action, pubkey, name, before, after } = event;
+  const subject = pubkey === null ? name : pubkeyToText(pubkey, name);
+  const actors = {
+    command: () => `${actor}, with a command`,
+    operator: () => `${nip19.npubEncode(actor)}, on the operator page`,
+    user: () => (actor === pubkey ? 'the user' : nip19.npubEncode(actor)),
+  };
+  return [
+    `${formatTime(atMs)}  ${action}${subject === null ? '' : `  ${subject}`}`,
+    ...formatFields(
+      ['By', actors[actorKind]()],
+      ['Before', before && formatJsonLine(before)],
+      ['After', after && formatJsonLine(after)],
+    ),
+  ];
+}
