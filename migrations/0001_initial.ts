@@ -199,6 +199,11 @@ async function createTreasury(db: Kysely<unknown>): Promise<void> {
       key_id text not null
     ) ${tableOptions}`.execute(db);
   await sql`
+    create table newest_backup (
+      id ${int} primary key check (id = 1),
+      made_at ${int} not null
+    ) ${tableOptions}`.execute(db);
+  await sql`
     create table treasury_proofs (
       y text primary key,
       mint_url text not null,

@@ -5,7 +5,15 @@ import { ConfigError, isRunByNpm, readCommandConfig, readConfig } from './config
 import { openDatabase } from './database/database.ts';
 import { DatabaseUnavailableError, OperatorError, rootCauseMessage } from './errors.ts';
 import { formatErrorForTerminal } from './log.ts';
-import { type CommandResult, ProcessIo, parseArguments } from './operator/command.ts';
+import { backupCommand } from './operator/backup/backup.ts';
+import { restoreCommand } from './operator/backup/restore.ts';
+import {
+  type CommandResult,
+  type ConfigCommand,
+  ProcessIo,
+  parseArguments,
+  renderReport,
+} from './operator/command.ts';
 import { COMMANDS_USAGE, parseCommand, runOperatorCommand } from './operator/commands.ts';
 import { DOCTOR_USAGE, renderFindings, runDoctor } from './operator/doctor/doctor.ts';
 import { startService } from './service.ts';
@@ -19,7 +27,7 @@ const DEMO_USAGE = `  demo     demonstrates a payment with a test mint, step by 
 `;
 const USAGE = `Usage: nutpost <command>
 
-${SERVE_USAGE}${MIGRATE_USAGE}${DOCTOR_USAGE}${COMMANDS_USAGE}${DEMO_USAGE}  --version
+${SERVE_USAGE}${MIGRATE_USAGE}${DOCTOR_USAGE}${COMMANDS_USAGE}${backupCommand.usage}${restoreCommand.usage}${DEMO_USAGE}  --version
            prints the version
 `;
 
@@ -34,6 +42,10 @@ async function dispatch(command: string): Promise<void> {
       return migrate();
     case 'doctor':
       return doctor();
+    case 'backup':
+      return runConfigCommand(backupCommand);
+    case 'restore':
+      return runConfigCommand(restoreCommand);
     case 'demo':
       return demo();
     case 'help':
@@ -104,6 +116,16 @@ async function doctor(): Promise<void> {
   const terminal = new ProcessIo(process);
   const findings = await runDoctor((line) => terminal.reportProgress(line));
   printResult(renderFindings(findings, options, Date.now()));
+}
+
+async function runConfigCommand({ usage, parse }: ConfigCommand): Promise<void> {
+  const parsed = parseArguments(usage, args, () => parse(args));
+  if (parsed.outcome === 'usage') {
+    printResult(parsed.usage);
+    return;
+  }
+  const { run, isJson } = parsed.value;
+  printResult(renderReport(await run(readCommandConfig(), new ProcessIo(process)), isJson));
 }
 
 async function demo(): Promise<void> {

@@ -13,7 +13,13 @@ export type Config = Readonly<ReturnType<typeof buildConfig>>;
 /** The settings that operator commands use. A shell in which they run may lack the other settings of the service. */
 export type CommandConfig = Pick<
   Config,
-  'database' | 'treasurySecret' | 'allowPrivateNetworks' | 'defaultMintUrl' | 'defaultLockQuotes'
+  | 'database'
+  | 'jwtSecret'
+  | 'treasurySecret'
+  | 'zaps'
+  | 'allowPrivateNetworks'
+  | 'defaultMintUrl'
+  | 'defaultLockQuotes'
 > & {
   readonly usernames: Omit<Config['usernames'], 'mintUrl'>;
 };
@@ -276,6 +282,11 @@ export function readSystemUser(env: EnvironmentVariables = process.env): string 
 /** Returns the id that systemd gave to this process's connection to the journal; null if systemd did not start it. */
 export function readJournalStream(env: EnvironmentVariables = process.env): string | null {
   return env['JOURNAL_STREAM'] ?? null;
+}
+
+/** Returns the environment of this process for a program that it starts, with the password for PostgreSQL's programs. */
+export function withPostgresPassword(password: string): EnvironmentVariables {
+  return password === '' ? process.env : { ...process.env, PGPASSWORD: password };
 }
 
 const enumSetting = <const Values extends readonly string[]>(values: Values) =>

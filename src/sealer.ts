@@ -43,6 +43,11 @@ export class Sealer {
   }
 }
 
+/** Identifies a secret, so that an operator sees whether two are the same. */
+export function fingerprint(secret: string): string {
+  return deriveKey(secret, 'nutpost fingerprint', 8).toString('hex');
+}
+
 function deriveKey(secret: string | Uint8Array, purpose: string, bytes: number): Buffer {
   return Buffer.from(hkdfSync('sha256', secret, '', purpose, bytes));
 }

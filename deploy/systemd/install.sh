@@ -33,7 +33,7 @@ if [ ! -e "$root/$version/.installed" ]; then
 fi
 
 select_version() {
-  install -m 644 "$root/$1/deploy/systemd/nutpost.service" /etc/systemd/system/
+  install -m 644 "$root/$1/deploy/systemd/"*.service "$root/$1/deploy/systemd/"*.timer /etc/systemd/system/
   install -m 755 "$root/$1/deploy/systemd/nutpost" /usr/local/bin/
   # A rename, so that the link always exists.
   ln -sfn "$1" $root/next

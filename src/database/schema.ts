@@ -144,6 +144,8 @@ export interface DatabaseSchema {
   username_purchase_proofs: { secret_hash: string; purchase: string };
   /** One row: the id of the secret that sealed the stored ecash. */
   treasury_key: { id: 1; key_id: string };
+  /** One row: when `nutpost backup` last wrote a backup. */
+  newest_backup: { id: 1; made_at: number };
   /** The operator's ecash that can be withdrawn. */
   treasury_proofs: {
     y: string;

@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import { findNewestBackup } from '../database/newest-backup-store.ts';
 import type { QuoteState } from '../database/schema.ts';
 import { isSqlite } from '../database/sql.ts';
 import type { Db } from '../database/transaction.ts';
@@ -19,6 +20,7 @@ export async function readDatabaseCounts(
     outboxes: await countPendingDeliveries(db),
     purchases: await countPurchases(db),
     notificationsDueAtMs: hasNotifications ? await findEarliestDueNotification(db) : null,
+    backupMadeAtMs: await findNewestBackup(db),
     ...(await readSizeAndUserCount(db)),
   };
 }

@@ -58,6 +58,7 @@ const GAUGES = {
   zap_outbox_deliveries: ['Pending zap receipt deliveries, in the whole database.', 'relay'],
   zap_outbox_overdue_seconds: ['How long the oldest receipt of ZAP_RELAYS is overdue.', 'relay'],
   notifications_overdue_seconds: ['How long the oldest due notification has waited.'],
+  backup_age_seconds: ['Time since the last `nutpost backup`; NaN if there was none.'],
   username_purchases: ['Username purchases, in the whole database.', 'state'],
   username_purchase_oldest_open_age_seconds: ['Age of the oldest open purchase.'],
 } as const;
@@ -224,6 +225,8 @@ export class MetricGauges {
         return sample({ relay }, secondsSince(outbox?.earliestDueAtMs));
       }),
       notifications_overdue_seconds: secondsSince(counts?.notificationsDueAtMs),
+      backup_age_seconds:
+        counts?.backupMadeAtMs == null ? Number.NaN : secondsSince(counts.backupMadeAtMs),
       username_purchases: toStateSamples(counts?.purchases.byState ?? null),
       username_purchase_oldest_open_age_seconds: secondsSince(counts?.purchases.oldestOpenAtMs),
     };

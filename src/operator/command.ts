@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import * as nip19 from 'nostr-tools/nip19';
 import type { Clock } from '../clock.ts';
+import type { CommandConfig } from '../config.ts';
 import type { Db } from '../database/transaction.ts';
 import { OperatorError } from '../errors.ts';
 import type { MintPolicy } from '../mints/mint-policy.ts';
@@ -42,6 +43,17 @@ export interface OperatorCommand {
   usage: string;
   /** Called before the database is opened. @throws UsageError, or an error of `parseArgs` from node:util */
   parse(args: string[]): CommandHandler;
+}
+
+/** A command that opens the database itself, or needs none. */
+export interface ConfigCommand {
+  name: string;
+  usage: string;
+  /** @throws UsageError, or an error of `parseArgs` from node:util */
+  parse(args: string[]): {
+    run: (config: CommandConfig, io: CommandIo) => Promise<CommandReport>;
+    isJson: boolean;
+  };
 }
 
 export class UsageError extends Error {

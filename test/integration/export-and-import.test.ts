@@ -16,11 +16,12 @@ import { insertPaidQuotes } from '../helpers/recipients/quote-fixtures.ts';
 import { FakeTerminal } from '../helpers/service/fake-terminal.ts';
 import { runOperatorCommand } from '../helpers/service/run-operator-command.ts';
 
-/** Tables that belong to running processes or to migrations. */
+/** Tables of running processes, migrations and backups. */
 const EXCLUDED_TABLES = [
   'kysely_migration',
   'kysely_migration_lock',
   'mint_leases',
+  'newest_backup',
   'watch_processes',
 ];
 

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import type { Deployment } from 'kubernetes-types/apps/v1.d.ts';
 import type { HorizontalPodAutoscaler } from 'kubernetes-types/autoscaling/v2.d.ts';
+import type { CronJob } from 'kubernetes-types/batch/v1.d.ts';
 import type { Service } from 'kubernetes-types/core/v1.d.ts';
 import type { Ingress, NetworkPolicy } from 'kubernetes-types/networking/v1.d.ts';
 import type { PodDisruptionBudget } from 'kubernetes-types/policy/v1.d.ts';
@@ -29,6 +30,7 @@ const autoscaler: HorizontalPodAutoscaler = parse(read('horizontalpodautoscaler.
 const disruptionBudget: PodDisruptionBudget = parse(read('poddisruptionbudget.yaml'));
 const networkPolicy: NetworkPolicy = parse(read('networkpolicy.yaml'));
 const ingress: Ingress = parse(read('ingress.yaml'));
+const backup: CronJob = parse(read('backup.yaml'));
 const settings = parseEnvFile(read('settings.env'));
 const exampleSecrets = parseEnvFile(read('secrets.env.example'));
 
@@ -154,6 +156,28 @@ describe('pods', () => {
       readOnlyRootFilesystem: true,
       capabilities: { drop: ['ALL'] },
     });
+  });
+});
+
+describe('the backup', () => {
+  const backupPod = backup.spec?.jobTemplate.spec?.template;
+  const [backupContainer] = backupPod?.spec?.containers ?? [];
+
+  it('has the settings and secrets of the service, and gets none of its requests', () => {
+    expect(backupContainer?.envFrom).toEqual([
+      ...(container?.envFrom ?? []),
+      { secretRef: { name: 'nutpost-secrets' } },
+    ]);
+    expect(backupPod?.metadata?.labels).not.toEqual(podLabels);
+  });
+
+  it('runs as an unprivileged user, who owns the volume', () => {
+    expect(backupPod?.spec?.securityContext).toEqual({ ...pod?.securityContext, fsGroup: 1000 });
+    expect(backupContainer?.securityContext).toEqual(container?.securityContext);
+    const [volume] = backupPod?.spec?.volumes ?? [];
+    const { metadata } = parse(read('backup-volume.yaml'));
+    expect(volume?.persistentVolumeClaim?.claimName).toBe(metadata.name);
+    expect(backupContainer?.command).toContain(backupContainer?.volumeMounts?.[0]?.mountPath);
   });
 });
 

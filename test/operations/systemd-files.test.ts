@@ -12,16 +12,16 @@ const SYSTEMD_FOLDER = path.resolve(import.meta.dirname, '../../deploy/systemd')
 
 const ANALYZER = '/usr/bin/systemd-analyze';
 
-describe('the unit', () => {
-  beforeAll(async () => {
-    if (!(await pathExists(ANALYZER))) {
-      await installDebianPackages('systemd');
-    }
-  }, 300_000);
+beforeAll(async () => {
+  if (!(await pathExists(ANALYZER))) {
+    await installDebianPackages('systemd');
+  }
+}, 300_000);
 
+describe.each(['nutpost.service', 'nutpost-backup.service'])('the unit %s', (name) => {
   it('has no mistake that systemd finds', async () => {
-    const unit = await readFile(path.join(SYSTEMD_FOLDER, 'nutpost.service'), 'utf8');
-    const file = path.join(await useTemporaryFolder(), 'nutpost.service');
+    const unit = await readFile(path.join(SYSTEMD_FOLDER, name), 'utf8');
+    const file = path.join(await useTemporaryFolder(), name);
     const verify = async (text: string) => {
       await writeFile(file, text);
       await runProgram(ANALYZER, ['verify', '--recursive-errors=no', file]);
@@ -35,9 +35,17 @@ describe('the unit', () => {
   it('restricts what the service can do', async () => {
     // An exposure of at most 1.5, in tenths. A service without restrictions has 10.
     const options = ['--offline=true', '--threshold=15'];
-    const unit = path.join(SYSTEMD_FOLDER, 'nutpost.service');
-    await runProgram(ANALYZER, ['security', ...options, unit]);
+    await runProgram(ANALYZER, ['security', ...options, path.join(SYSTEMD_FOLDER, name)]);
   });
+});
+
+it('the timer has no mistake that systemd finds', async () => {
+  const folder = await useTemporaryFolder();
+  for (const name of ['nutpost-backup.service', 'nutpost-backup.timer']) {
+    await copyFile(path.join(SYSTEMD_FOLDER, name), path.join(folder, name));
+  }
+  const options = ['verify', '--recursive-errors=yes', path.join(folder, 'nutpost-backup.timer')];
+  await runProgram(ANALYZER, options, { env: { SYSTEMD_UNIT_PATH: `${folder}:` } });
 });
 
 describe('the script nutpost', () => {

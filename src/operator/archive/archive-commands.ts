@@ -61,7 +61,12 @@ export const importCommand: OperatorCommand = {
   },
 };
 
-async function exportArchive(tx: Tx, io: CommandIo, nowMs: number): Promise<ArchiveRowCounts> {
+/** Writes an archive of a snapshot. */
+export async function exportArchive(
+  tx: Tx,
+  io: Pick<CommandIo, 'write' | 'reportProgress'>,
+  nowMs: number,
+): Promise<ArchiveRowCounts> {
   await disableTimeouts(tx);
   const columnsOf = await loadArchiveColumns(tx);
   const rowCounts = await countArchiveRows(tx);
@@ -79,7 +84,8 @@ async function exportArchive(tx: Tx, io: CommandIo, nowMs: number): Promise<Arch
   return header.rows;
 }
 
-async function importArchive(
+/** Imports all lines of an archive or nothing. @throws OperatorError that names the wrong line */
+export async function importArchive(
   db: Db,
   lines: AsyncGenerator<string>,
   io: CommandIo,
@@ -196,7 +202,7 @@ function sumRowCounts(rows: ArchiveRowCounts): number {
   return Object.values(rows).reduce((sum, count) => sum + count, 0);
 }
 
-async function* readLines(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
+export async function* readLines(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
   const decoder = new TextDecoder('utf-8', { fatal: true });
   let partialLine = '';
   for await (const chunk of chunks) {

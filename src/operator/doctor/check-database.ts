@@ -13,6 +13,7 @@ import {
   openForInspection,
   type PostgresLocation,
 } from '../../database/database.ts';
+import { findNewestBackup } from '../../database/newest-backup-store.ts';
 import { type Db, notify, transaction } from '../../database/transaction.ts';
 import { OperatorError, rootCauseMessage } from '../../errors.ts';
 import { findNewestChannel } from '../../notifications/channel-store.ts';
@@ -20,6 +21,7 @@ import { sealContext } from '../../notifications/send-message.ts';
 import { findTreasuryProblem } from '../../usernames/treasury.ts';
 import { createTreasurySealer } from '../../usernames/usernames-module.ts';
 import { waitAtMost } from '../../wait-at-most.ts';
+import { formatTimeWithDistance } from '../format.ts';
 import { checkClockSkew } from './check-clock.ts';
 import { findStartFailure } from './check-settings.ts';
 import {
@@ -35,6 +37,9 @@ import { type Finding, ok, problem, warning } from './finding.ts';
 
 /** The oldest version that the tests cover. */
 const MIN_POSTGRES_VERSION = 15;
+
+/** A day, and time for a large database. */
+const MAX_BACKUP_AGE_MS = 26 * 3_600_000;
 
 /** Ten for queries, one for LISTEN, and one for migrations. */
 const MAX_CONNECTIONS_PER_PROCESS = 12;
@@ -101,8 +106,18 @@ async function checkTables(config: Config, db: Db): Promise<DatabaseReport> {
     };
     findings.push(...(await findStartFailure('settings.treasury_secret', assertTreasurySecret)));
     findings.push(...(await checkNotificationSecret(config, db)));
+    findings.push(...(await checkBackup(db)));
   }
   return { findings, serviceState };
+}
+
+/** Finds nothing if backups are made in another way. */
+async function checkBackup(db: Db): Promise<Finding[]> {
+  const madeAtMs = await findNewestBackup(db);
+  const isOld = madeAtMs !== null && madeAtMs < Date.now() - MAX_BACKUP_AGE_MS;
+  const text = `The last backup was made ${formatTimeWithDistance(madeAtMs ?? 0, Date.now())}`;
+  const advice = 'Look at what `nutpost backup` printed, and run it again.';
+  return isOld ? [warning('database.backup', text, advice)] : [];
 }
 
 /** Checks that the service can send notifications. Where they go is encrypted. */

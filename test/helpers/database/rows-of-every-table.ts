@@ -63,7 +63,8 @@ const ROWS_BY_TABLE = {
       ...PAYMENT,
       paid_seq: 2,
       amount_sat: 2 ** 52,
-      comment: 'grüße ☕',
+      // With a separator of lines that is none in JSON.
+      comment: 'grüße\u2028☕',
       tag: 'shop',
     }),
   ],

@@ -10,6 +10,7 @@ export interface Project {
 
 /** Names in the documents that look like settings of nutpost but are something else. */
 const EXTERNAL_SETTINGS = new Set([
+  'COMPOSE_PROFILES',
   'LIMIT_REQUEST',
   'MINT_QUOTE_TTL',
   'MINT_TRANSACTION_RATE_LIMIT_PER_MINUTE',

@@ -89,6 +89,7 @@ function createScraper({
         outboxes: [],
         purchases,
         notificationsDueAtMs: null,
+        backupMadeAtMs: null,
         databaseBytes: 0,
         userCount: 0,
       };

@@ -1,0 +1,74 @@
+import fs from 'node:fs';
+import { z } from 'zod';
+import type { CommandConfig } from '../../config.ts';
+import { readGeneratedSecret } from '../../database/data-dir.ts';
+import { OperatorError } from '../../errors.ts';
+import { fingerprint } from '../../sealer.ts';
+import { tryParseJson } from '../../untrusted-text.ts';
+import { VERSION } from '../../version.ts';
+
+const SECRET_NAMES = ['JWT_SECRET', 'TREASURY_SECRET', 'ZAP_SECRET_KEY'] as const;
+
+type SecretName = (typeof SECRET_NAMES)[number];
+
+/** The fingerprints of the secrets that are set. */
+type Fingerprints = Partial<Record<SecretName, string>>;
+
+const manifestSchema = z.object({
+  backup: z.literal('nutpost'),
+  nutpost: z.string(),
+  madeAt: z.iso.datetime(),
+  /** A backup is of little use without these secrets, which it does not contain. */
+  secrets: z.partialRecord(z.enum(SECRET_NAMES), z.string()),
+});
+
+/** A file beside a backup, which says what it belongs to. */
+export function toManifestFile(file: string): string {
+  return `${file}.json`;
+}
+
+export function writeManifest(file: string, secrets: Fingerprints, nowMs: number): void {
+  const manifest: z.infer<typeof manifestSchema> = {
+    backup: 'nutpost',
+    nutpost: VERSION,
+    madeAt: new Date(nowMs).toISOString(),
+    secrets,
+  };
+  const text = `${JSON.stringify(manifest, null, 2)}\n`;
+  fs.writeFileSync(toManifestFile(file), text, { flush: true });
+}
+
+/** Returns null if the backup has no manifest, such as an export. @throws OperatorError if it cannot be read */
+export function readManifest(file: string) {
+  const manifestFile = toManifestFile(file);
+  if (!fs.existsSync(manifestFile)) {
+    return null;
+  }
+  const manifest = manifestSchema.safeParse(tryParseJson(fs.readFileSync(manifestFile, 'utf8')));
+  if (!manifest.success) {
+    throw new OperatorError(`${manifestFile} is damaged.`);
+  }
+  return manifest.data;
+}
+
+/** Computes the fingerprints of the secrets of the service: those that are set, or that it has generated. */
+export function computeFingerprints(config: CommandConfig): Fingerprints {
+  const { kind, dataDir } = config.database;
+  // With PostgreSQL, the service generates none.
+  const readGenerated = kind === 'sqlite' ? readGeneratedSecret : () => null;
+  const secrets: Record<SecretName, string | null> = {
+    JWT_SECRET: config.jwtSecret ?? readGenerated(dataDir, 'jwt-secret'),
+    TREASURY_SECRET: config.treasurySecret ?? readGenerated(dataDir, 'treasury-secret'),
+    ZAP_SECRET_KEY: config.zaps.secretKey,
+  };
+  return Object.fromEntries(
+    Object.entries(secrets).flatMap(([name, secret]) =>
+      secret === null ? [] : [[name, fingerprint(secret)]],
+    ),
+  );
+}
+
+/** Lists the secrets with which a backup was made, and that the service would not have. */
+export function listMissingSecrets(wanted: Fingerprints, present: Fingerprints): SecretName[] {
+  return SECRET_NAMES.filter((name) => name in wanted && wanted[name] !== present[name]);
+}

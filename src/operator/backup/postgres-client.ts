@@ -1,0 +1,39 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import { withPostgresPassword } from '../../config.ts';
+import type { PostgresLocation } from '../../database/database.ts';
+import { OperatorError } from '../../errors.ts';
+
+type Program = 'pg_dump' | 'pg_restore';
+
+const run = promisify(execFile);
+
+/** Returns the main version of the installed pg_dump; null if there is none. */
+export async function findDumpVersion(): Promise<number | null> {
+  try {
+    const { stdout } = await run('pg_dump', ['--version']);
+    return Number(/ (\d+)\./.exec(stdout)?.[1]);
+  } catch {
+    return null;
+  }
+}
+
+/** Runs a program of PostgreSQL with this database. @throws OperatorError with what it has printed if it fails */
+export async function runPostgresProgram(
+  program: Program,
+  { url, listenUrl }: PostgresLocation,
+  args: readonly string[],
+): Promise<void> {
+  // A pooler that shares connections, to which `url` may lead, breaks the session that these programs need.
+  const address = new URL(listenUrl ?? url);
+  const { password } = address;
+  // All users of the machine can see the arguments of a process.
+  address.password = '';
+  const env = withPostgresPassword(decodeURIComponent(password));
+  try {
+    await run(program, [`--dbname=${address.href}`, ...args], { env });
+  } catch (error) {
+    const { stderr, message } = error as Error & { stderr?: string };
+    throw new OperatorError(`${program} failed: ${(stderr || message).trim()}`);
+  }
+}

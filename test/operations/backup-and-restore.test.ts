@@ -1,0 +1,260 @@
+import { once } from 'node:events';
+import fs from 'node:fs';
+import path from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { Worker } from 'node:worker_threads';
+import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { TestMint } from '../../demo/test-mint.ts';
+import { isAccessibleToOtherUsers, sqliteFilePath } from '../../src/database/data-dir.ts';
+import { type DatabaseLocation, openDatabase } from '../../src/database/database.ts';
+import { findNewestBackup } from '../../src/database/newest-backup-store.ts';
+import { insertRowsInEveryTable } from '../helpers/database/rows-of-every-table.ts';
+import { createOperationsDatabase } from '../helpers/database/temporary-postgres-database.ts';
+import { createDataDir } from '../helpers/database/test-database.ts';
+import { eventually } from '../helpers/eventually.ts';
+import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
+import { NutpostProcess, runNutpostCommand } from '../helpers/service/nutpost-process.ts';
+
+const SECRETS = { JWT_SECRET: 'j'.repeat(32), TREASURY_SECRET: 't'.repeat(32) };
+
+type Environment = Record<string, string>;
+
+const KINDS = [
+  ['SQLite', 'sqlite', createSqlite],
+  ['PostgreSQL with pg_dump', 'dump', createPostgres],
+  ['PostgreSQL without pg_dump', 'archive', createPostgresWithoutDump],
+] as const;
+
+let directory: string;
+
+beforeEach(async () => {
+  const { dataDir, remove } = await createDataDir();
+  onTestFinished(remove);
+  directory = path.join(dataDir, 'backups');
+  fs.mkdirSync(directory);
+});
+
+describe.each(KINDS)('on %s', (_name, format, create) => {
+  it('writes a backup of everything, and restores it into an empty place', async () => {
+    const env = await create();
+    await fill(env);
+    const { code, stdout, stderr } = await runNutpostCommand(['backup', directory, '--json'], env);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    const { file, ...result } = JSON.parse(stdout);
+    expect(result).toMatchObject({ format, rows: { users: 2 }, newestPayment: { amountSat: 21 } });
+    expect(fs.statSync(file).mode & 0o777).toBe(0o600);
+
+    fs.chmodSync(file, 0o644);
+    const restoredEnv = await create();
+    expect(await runNutpostCommand(['restore', file], restoredEnv)).toMatchObject({ code: 0 });
+    const { DATA_DIR: dataDir } = restoredEnv;
+    expect(dataDir !== undefined && isAccessibleToOtherUsers(dataDir)).toBe(false);
+    const restored = await runNutpostCommand(['export'], restoredEnv);
+    expect(restored.code).toBe(0);
+    const original = await runNutpostCommand(['export'], env);
+    expect(listRows(restored.stdout)).toEqual(listRows(original.stdout));
+    expect(restored.stdout).toContain('"action":"restore"');
+  });
+
+  it('restores neither over other data nor without the secrets', async () => {
+    const env = await create();
+    await fill(env);
+    const file = path.join(directory, 'one');
+    expect(await runNutpostCommand(['backup', file], env)).toMatchObject({ code: 0 });
+    expect(await runNutpostCommand(['restore', file], env)).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/exists already|not empty/),
+    });
+    const otherEnv = { ...(await create()), TREASURY_SECRET: 'o'.repeat(32) };
+    expect(await runNutpostCommand(['restore', file], otherEnv)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('made with another TREASURY_SECRET'),
+    });
+    const forced = await runNutpostCommand(['restore', file, '--other-secrets'], otherEnv);
+    expect(forced).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('TREASURY_SECRET is not that of the backup'),
+    });
+    fs.rmSync(`${file}.json`);
+    expect(await runNutpostCommand(['restore', file], await create())).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining(`Secrets were not compared: ${file}.json is missing`),
+    });
+  });
+
+  it('restores nothing of a damaged backup', async () => {
+    const env = await create();
+    await fill(env);
+    const file = path.join(directory, 'one');
+    await runNutpostCommand(['backup', file], env);
+    fs.truncateSync(file, Math.floor(fs.statSync(file).size * 0.7));
+    expect(await runNutpostCommand(['restore', file], await create())).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('is damaged'),
+    });
+  });
+});
+
+it('still notices the payment of an invoice that was created before the backup', async () => {
+  const mint = await TestMint.start();
+  onTestFinished(() => mint.close());
+  const env = { ...(await createSqlite()), DEFAULT_MINT_URL: mint.url };
+  const service = new NutpostProcess('serve', env);
+  const wallet = new RecipientClient(await service.waitForUrl());
+  const invoicePath = `/.well-known/lnurlp/${wallet.npub}?amount=21000`;
+  const { body: invoice } = await requestJson(wallet.origin, invoicePath);
+  const file = path.join(directory, 'one');
+  expect(await runNutpostCommand(['backup', file], env)).toMatchObject({ code: 0 });
+  await service.stop();
+
+  const restoredEnv = { ...env, ...(await createSqlite()) };
+  expect(await runNutpostCommand(['restore', file], restoredEnv)).toMatchObject({ code: 0 });
+  const url = await new NutpostProcess('serve', restoredEnv).waitForUrl();
+  mint.pay(invoice.pr);
+  const restored = wallet.withOrigin(url.replace('127.0.0.1', 'localhost'));
+  await eventually(async () => {
+    expect(await restored.listPaidQuotes()).toMatchObject([{ amount: 21 }]);
+  });
+});
+
+it('keeps the newest backups of a directory, and records when the last one was made', async () => {
+  const env = await createSqlite();
+  await fill(env);
+  const kept = ['nutpost-20260102T000000Z.sqlite', 'nutpost-20260102T120000Z.sqlite.unfinished'];
+  const old = ['nutpost-20260101T000000Z.sqlite', 'nutpost-20260101T000000Z.sqlite.json'];
+  const interrupted = 'nutpost-20260101T120000Z.sqlite.unfinished';
+  for (const name of [...kept, ...old, interrupted, 'mine.sqlite']) {
+    fs.writeFileSync(path.join(directory, name), '');
+  }
+  const startedAtMs = Date.now();
+  const { stdout } = await runNutpostCommand(['backup', directory, '--keep', '2'], env);
+  expect(stdout).toContain('Deleted nutpost-20260101T000000Z.sqlite.');
+  expect(fs.readdirSync(directory)).toEqual([
+    'mine.sqlite',
+    ...kept,
+    expect.stringMatching(/^nutpost-20\d{6}T\d{6}Z\.sqlite$/),
+    expect.stringMatching(/^nutpost-20\d{6}T\d{6}Z\.sqlite\.json$/),
+  ]);
+  const database = await openDatabase(toLocation(env), () => undefined);
+  onTestFinished(() => database.close());
+  expect(await findNewestBackup(database.db)).toBeGreaterThanOrEqual(startedAtMs);
+});
+
+it('keeps what it has just written if the clock was set back', async () => {
+  const env = await createSqlite();
+  await fill(env);
+  fs.writeFileSync(path.join(directory, 'nutpost-29990101T000000Z.sqlite'), '');
+  const { stdout } = await runNutpostCommand(['backup', directory, '--keep', '1', '--json'], env);
+  const { file } = JSON.parse(stdout);
+  expect(fs.readdirSync(directory)).toEqual([path.basename(file), `${path.basename(file)}.json`]);
+});
+
+it('deletes and writes nothing if it cannot copy the database', async () => {
+  const env = await createSqlite();
+  await fill(env);
+  damageTable(sqliteFilePath(env['DATA_DIR'] ?? ''), 'zap_receipts');
+  const old = 'nutpost-20260101T000000Z.sqlite';
+  fs.writeFileSync(path.join(directory, old), '');
+  const result = await runNutpostCommand(['backup', directory, '--keep', '1'], env);
+  expect(result).toMatchObject({
+    code: 1,
+    stdout: '',
+    stderr: expect.stringMatching(/^.* cannot be written: .+\n$/),
+  });
+  expect(fs.readdirSync(directory)).toEqual([old]);
+});
+
+/** Of SQLite. */
+const PAGE_BYTES = 4096;
+
+/** 40 MB in total. The file is so large that the writer commits many times during a copy. */
+const ROW_COUNT = 4_000;
+
+const WRITER_PROGRAM = `
+  const { parentPort, workerData } = require('node:worker_threads');
+  const { DatabaseSync } = require('node:sqlite');
+  const database = new DatabaseSync(workerData, { timeout: 10_000 });
+  database.exec('pragma synchronous = off');
+  const insert = database.prepare('insert into users (pubkey) values (?)');
+  const pause = new Int32Array(new SharedArrayBuffer(4));
+  for (let row = 0; ; row += 1) {
+    insert.run('user ' + row);
+    if (row === 0) parentPort.postMessage('writing');
+    Atomics.wait(pause, 0, 0, 1);
+  }
+`;
+
+it('copies the complete SQLite database while another process writes all the time', async () => {
+  const env = await createSqlite();
+  await (await openDatabase(toLocation(env), () => undefined)).close();
+  const source = sqliteFilePath(env['DATA_DIR'] ?? '');
+  insertRelays(source);
+  const writer = new Worker(WRITER_PROGRAM, { eval: true, workerData: source });
+  onTestFinished(async () => void (await writer.terminate()));
+  await once(writer, 'message');
+  const { stdout } = await runNutpostCommand(['backup', directory, '--json'], env);
+  const { file, rows } = JSON.parse(stdout);
+  expect(rows).toMatchObject({ relays: ROW_COUNT });
+  using copy = new DatabaseSync(file, { readOnly: true });
+  expect(copy.prepare('select count(*) as count from users').get()).toEqual({ count: rows.users });
+});
+
+it.each([
+  [['backup'], 'backup needs a file or a directory.'],
+  [['backup', 'x', '--keep', '0'], '--keep must be a number from 1'],
+  [['restore'], 'restore needs a file.'],
+])('rejects %j', async (args, message) => {
+  const { code, stderr } = await runNutpostCommand(args, {});
+  expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(message) });
+});
+
+async function createSqlite(): Promise<Environment> {
+  const { dataDir, remove } = await createDataDir();
+  onTestFinished(remove);
+  return { DATA_DIR: dataDir, ...SECRETS };
+}
+
+async function createPostgres(): Promise<Environment> {
+  const { url, drop } = await createOperationsDatabase();
+  onTestFinished(drop);
+  return { DATABASE_URL: url, ...SECRETS };
+}
+
+async function createPostgresWithoutDump(): Promise<Environment> {
+  return { ...(await createPostgres()), PATH: '/nonexistent' };
+}
+
+function toLocation({ DATABASE_URL: url, DATA_DIR: dataDir = '' }: Environment): DatabaseLocation {
+  return url === undefined ? { kind: 'sqlite', dataDir } : { kind: 'postgres', url };
+}
+
+function damageTable(file: string, table: string): void {
+  using database = new DatabaseSync(file);
+  const query = database.prepare('select rootpage from sqlite_schema where name = ?');
+  const offset = (Number(query.get(table)?.['rootpage']) - 1) * PAGE_BYTES;
+  const descriptor = fs.openSync(file, 'r+');
+  fs.writeSync(descriptor, 'x'.repeat(PAGE_BYTES), offset);
+  fs.closeSync(descriptor);
+}
+
+function insertRelays(file: string): void {
+  using database = new DatabaseSync(file);
+  const insert = database.prepare('insert into relays (url, last_error) values (?, ?)');
+  database.exec('begin');
+  for (let row = 0; row < ROW_COUNT; row += 1) {
+    insert.run(`wss://${row}.example`, 'x'.repeat(10_000));
+  }
+  database.exec('commit');
+}
+
+async function fill(env: Environment): Promise<void> {
+  const database = await openDatabase(toLocation(env), () => undefined);
+  await insertRowsInEveryTable(database);
+  await database.close();
+}
+
+/** Without those that a restore adds. */
+function listRows(archive: string): string[] {
+  const [, ...rows] = archive.split('\n');
+  return rows.filter((row) => !/"action":"(?:restore|import)"/.test(row));
+}
