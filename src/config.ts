@@ -18,6 +18,7 @@ export type CommandConfig = Pick<
   | 'treasurySecret'
   | 'zaps'
   | 'allowPrivateNetworks'
+  | 'allowedMints'
   | 'defaultMintUrl'
   | 'defaultLockQuotes'
 > & {
@@ -62,6 +63,11 @@ function buildConfig(read: ReadSetting) {
   const parseRateUrl = (text: string) => normaliseServerUrl(text, rateUrlRules) && text;
   // Empty only in the settings of a command, which does not use it.
   const defaultMintUrl = read('DEFAULT_MINT_URL', mintUrlSetting.default(''));
+  const allowedMintsSetting = listSetting(parseMintUrl, MINT_URL_PROBLEM)
+    // The account page shows all of them.
+    .refine((mints) => mints.length <= 20, { error: 'must name at most 20 mints' });
+  /** The only mints that users may choose. Null: any mint. */
+  const allowedMints = read('ALLOWED_MINTS', allowedMintsSetting.nullable().default(null));
   const secretKeySetting = parsedSetting(parseSecretKey, SECRET_KEY_PROBLEM).nullable();
   const zapSecretKey = read('ZAP_SECRET_KEY', secretKeySetting.default(null));
   const databaseUrl = read('DATABASE_URL', postgresUrlSetting.optional());
@@ -76,14 +82,14 @@ function buildConfig(read: ReadSetting) {
     logoFile: read('SITE_LOGO', z.string().nullable().default(null)),
     accentColor: read('SITE_ACCENT_COLOR', colorSetting.default('#a34b0c')),
     amountsSat: read('SITE_AMOUNTS', amountsSetting.default([1_000, 5_000, 21_000, 100_000])),
-    /** The account page recommends these mints. */
+    /** The account page offers these mints. */
     mints: read(
       'SITE_MINTS',
       listSetting(parseMintUrl, MINT_URL_PROBLEM)
         // More than a person would compare.
         .refine((mints) => mints.length <= 10, { error: 'must name at most 10 mints' })
         .default([])
-        .transform((mints) => [...new Set([defaultMintUrl, ...mints])]),
+        .transform((mints) => allowedMints ?? [...new Set([defaultMintUrl, ...mints])]),
     ),
     links: read('SITE_LINKS', listSetting(parseSiteLink, SITE_LINK_PROBLEM).default([])),
     /** Payment pages show the names in Nostr profiles. */
@@ -123,6 +129,7 @@ function buildConfig(read: ReadSetting) {
     jwtSecret: read('JWT_SECRET', secretSetting),
     jwtSecretPrevious: read('JWT_SECRET_PREVIOUS', secretSetting),
     defaultMintUrl,
+    allowedMints,
     defaultLockQuotes: read('DEFAULT_LOCK_QUOTES', booleanSetting.default(false)),
     minSendableMsat: read('MIN_SENDABLE_MSAT', integerSetting(1, MAX_MSAT).default(1_000)),
     maxSendableMsat: read(
@@ -383,6 +390,7 @@ function findConflicts(config: Config, env: EnvironmentVariables): string[] {
   const usesPostgres = database.kind === 'postgres';
   const hasUsernamePrice = (config.usernames.priceSat ?? 0) > 0;
   const range = { minMsat: config.minSendableMsat, maxMsat: config.maxSendableMsat };
+  const allowsDefaultMint = config.allowedMints?.includes(config.defaultMintUrl) ?? true;
   // Each problem, and whether the settings have it.
   const conflicts = {
     'DATABASE_LISTEN_URL requires DATABASE_URL; without a connection pooler, set only DATABASE_URL':
@@ -391,6 +399,8 @@ function findConflicts(config: Config, env: EnvironmentVariables): string[] {
       usesPostgres && hasUsernamePrice && config.treasurySecret === null,
     'JWT_SECRET is required with DATABASE_URL; use the same secret in every process':
       usesPostgres && jwtSecret === null,
+    'ALLOWED_MINTS must contain DEFAULT_MINT_URL':
+      config.defaultMintUrl !== '' && !allowsDefaultMint,
     'FIAT_CURRENCIES and FIAT_RATE_URL need each other; set both or neither':
       !env['FIAT_CURRENCIES'] !== !env['FIAT_RATE_URL'],
     'JWT_SECRET_PREVIOUS must differ from JWT_SECRET':

@@ -13,6 +13,8 @@ export const ERROR_CODES = [
   // A server that this service depends on does not work, usually a mint.
   'unavailable',
   'mint_unusable',
+  // The operator has limited the choice of mints.
+  'mint_not_allowed',
   'locking_unsupported',
   'name_invalid',
   'name_reserved',

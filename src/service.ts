@@ -224,6 +224,7 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
     defaultMintUrl: config.defaultMintUrl,
     usernameMintUrl: config.usernames.mintUrl,
     zapMintUrls: config.zaps.mints,
+    allowedMintUrls: config.allowedMints,
     allowPrivateNetworks,
   });
   const metrics = config.metrics && new Metrics({ version: VERSION, mintPolicy });

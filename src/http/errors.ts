@@ -153,6 +153,7 @@ const STATUS_BY_CODE: Record<ErrorCode, number> = {
   internal: 500,
   unavailable: 500,
   mint_unusable: 400,
+  mint_not_allowed: 400,
   locking_unsupported: 400,
   name_invalid: 400,
   name_reserved: 400,

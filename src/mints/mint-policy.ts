@@ -8,18 +8,29 @@ interface MintSettings {
   usernameMintUrl: string;
   /** The mints whose payments get zap receipts; null: all mints. */
   zapMintUrls: readonly string[] | null;
+  /** The only mints that users may choose; null: any mint. */
+  allowedMintUrls?: readonly string[] | null;
   allowPrivateNetworks: boolean;
 }
 
 /** Answers the questions about mints that depend on the operator's settings. All mint URLs are normalised. */
 export class MintPolicy {
   readonly operatorMints: readonly string[];
+  /** The only mints that users may choose; null: any mint. Users who chose another mint before keep it. */
+  readonly allowedMints: readonly string[] | null;
   readonly #settings: MintSettings;
 
   constructor(settings: MintSettings) {
     const { defaultMintUrl, usernameMintUrl, zapMintUrls } = settings;
     this.#settings = settings;
-    this.operatorMints = [...new Set([defaultMintUrl, usernameMintUrl, ...(zapMintUrls ?? [])])];
+    this.allowedMints = settings.allowedMintUrls ?? null;
+    this.operatorMints = [
+      ...new Set([
+        ...[defaultMintUrl, usernameMintUrl],
+        ...(zapMintUrls ?? []),
+        ...(this.allowedMints ?? []),
+      ]),
+    ];
   }
 
   isOperatorMint(mintUrl: string): boolean {

@@ -69,6 +69,7 @@ export async function runOperatorCommand(
           defaultMintUrl,
           usernameMintUrl: defaultMintUrl,
           zapMintUrls: null,
+          allowedMintUrls: config.allowedMints,
           allowPrivateNetworks,
         }),
         recipientDefaults: { mintUrl: defaultMintUrl, lockQuotes: defaultLockQuotes },

@@ -20,6 +20,7 @@ export const MINT_PROBLEMS = [
   'redirect',
   'not_a_mint',
   'no_sats',
+  'not_allowed',
   'unavailable',
 ] as const;
 
@@ -33,6 +34,9 @@ export async function previewMint(
   const mintUrl = mintPolicy.parseChosenMint(enteredUrl);
   if (mintUrl === null) {
     return { problem: 'invalid_url' };
+  }
+  if (mintPolicy.allowedMints?.includes(mintUrl) === false) {
+    return { problem: 'not_allowed' };
   }
   const result = await mintInfoCache.lookUp(mintUrl);
   if (result.outcome !== 'found') {
@@ -50,7 +54,10 @@ export async function setMint(
 ): Promise<Recipient> {
   const preview = await previewMint(context, enteredUrl);
   if ('problem' in preview) {
-    throw unusableMintError();
+    const { allowedMints } = context.mintPolicy;
+    throw preview.problem === 'not_allowed'
+      ? new RequestError('mint_not_allowed', `This server only allows ${allowedMints?.join(', ')}.`)
+      : unusableMintError();
   }
   const { mintUrl, info } = preview;
   return recipients.saveSettings(pubkey, { mintUrl }, ({ lockQuotes }) => {

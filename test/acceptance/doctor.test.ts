@@ -157,6 +157,13 @@ describe('nutpost doctor while the service runs', () => {
     expect(findingCodesOf(await listFindings(env))).toContain('ok mint.user_mints');
     expect(await findIssues(env)).toEqual(EXPECTED_WARNINGS);
 
+    const envWithAllowedMints = { ...env, ALLOWED_MINTS: mint.url };
+    const findings = await listFindings(envWithAllowedMints);
+    const notAllowed = findings.find(({ check }) => check === 'mint.not_allowed');
+    expect(notAllowed?.message).toBe(
+      `${userMint.url} is not in ALLOWED_MINTS, but is the mint of ${wallet.npub}`,
+    );
+
     await userMint.close();
     await fetch(origin, { headers: { 'x-forwarded-for': '203.0.113.7' } });
     // The process stores the address of the proxy when it renews its lease.

@@ -80,8 +80,22 @@ it('offers the mints that the operator recommends, except the current one', asyn
   expect(await button(environment.mint.url).count()).toBe(0);
   await button(recommended.url).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Use this mint' }).click();
-  await content.getByText('Recommended mint').waitFor();
+  await content.getByText('Recommended mint', { exact: true }).waitFor();
   await button(environment.mint.url).waitFor();
+});
+
+it('offers only the mints that the operator allows, with their names', async () => {
+  const allowed = await startTestMint({ name: 'Allowed mint' });
+  const ALLOWED_MINTS = `${environment.mint.url},${allowed.url}`;
+  const service = await useAdditionalService(environment, { ALLOWED_MINTS });
+  const page = await openAccount(browser, new RecipientClient(service.publicOrigin));
+  const content = section(page, 'Your mint');
+  await content.getByText('This server lets you choose one of these mints:').waitFor();
+  expect(await content.getByRole('textbox').count()).toBe(0);
+  await content.getByRole('button', { name: 'Allowed mint' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Use this mint' }).click();
+  await content.getByRole('status').filter({ hasText: 'Saved.' }).waitFor();
+  await inspectPage(page, 'account-allowed-mints');
 });
 
 it('says what is wrong with a mint, and keeps the current one', async () => {

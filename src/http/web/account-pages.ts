@@ -7,14 +7,15 @@ import type { PageLanguage } from './page-language.ts';
 
 export interface AccountSettings {
   signerRelay: string;
-  /** The account page recommends these mints. */
+  /** The account page offers these mints. */
   mints: readonly string[];
 }
 
 export function accountPage(
   { t }: PageLanguage,
-  { signerRelay, mints }: AccountSettings,
-  { allowPrivateNetworks, usernames }: HttpContext,
+  { signerRelay }: AccountSettings,
+  mints: readonly { url: string; name: string | null }[],
+  { allowPrivateNetworks, usernames, mintPolicy }: HttpContext,
 ): Page {
   const graceDays = usernames.policy.graceMs / 86_400_000;
   return {
@@ -28,7 +29,8 @@ export function accountPage(
         id="account"
         data-signer-relay=${signerRelay}
         data-grace-days=${graceDays}
-        data-mints=${mints.join(' ')}
+        data-mints=${JSON.stringify(mints)}
+        data-allows-any-mint=${`${mintPolicy.allowedMints === null}`}
       >
         <div class="row spread"><h1>${t('site.account')}</h1></div>
         <${StartNotices} t=${t}>${t('account.needsJavaScript')}<//>

@@ -141,9 +141,10 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
       : sendHomePage(request, reply.code(400), { recipient, problem: result.problem });
   });
 
-  app.get('/account', { config }, async (_request, reply) =>
-    sendPage(reply, web, (language) => accountPage(language, web, context)),
-  );
+  app.get('/account', { config }, async (_request, reply) => {
+    const mints = await Promise.all(web.mints.map((url) => describeOfferedMint(url, context)));
+    return sendPage(reply, web, (language) => accountPage(language, web, mints, context));
+  });
 
   app.get('/collect', { config, schema: { querystring: collectLink } }, async (request, reply) =>
     sendPage(reply, web, (language) => collectPage(language, request.query.name, context)),
@@ -318,6 +319,15 @@ function serveAssets(app: FastifyInstance, assets: Assets): void {
   }
 }
 
+/** Waits for the name of a mint for a second, because the page also works without it. */
+async function describeOfferedMint(url: string, { mintInfoCache }: HttpContext) {
+  const info = await waitForMint(
+    mintInfoCache.get(url).catch(() => null),
+    1_000,
+  );
+  return { url, name: info?.name ?? null };
+}
+
 type ResolvedPayee = Payee & ResolvedAddress & { host: string };
 
 /** Throws the same error for invalid, unknown and blocked recipients. */
@@ -381,12 +391,15 @@ async function issueWebInvoice(
 }
 
 /** Returns null if the promise takes too long. An invoice that is created later expires unseen. */
-async function waitForMint<Result>(promise: Promise<Result>): Promise<Result | null> {
+async function waitForMint<Result>(
+  promise: Promise<Result>,
+  maxWaitMs = MINT_MAX_WAIT_MS,
+): Promise<Result | null> {
   let result: Result | null = null;
   const waiting = promise.then((value) => {
     result = value;
   });
-  await waitAtMost(MINT_MAX_WAIT_MS, waiting);
+  await waitAtMost(maxWaitMs, waiting);
   return result;
 }
 

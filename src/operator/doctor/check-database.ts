@@ -94,7 +94,7 @@ export async function checkDatabase(config: Config): Promise<DatabaseReport> {
 }
 
 async function checkTables(config: Config, db: Db): Promise<DatabaseReport> {
-  const schema = await readSchemaAndService(db, config.defaultMintUrl);
+  const schema = await readSchemaAndService(db, config);
   const { serviceState } = schema;
   const findings = [...checkSchema(schema)];
   if (serviceState !== null) {

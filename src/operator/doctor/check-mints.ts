@@ -5,7 +5,7 @@ import type { MintInfo } from '../../mints/mint-info.ts';
 import type { MintPolicy } from '../../mints/mint-policy.ts';
 import { MSAT_PER_SAT, narrowSendableRange } from '../../quotes/lnurl-pay.ts';
 import type { ExpiringEcash } from '../../usernames/treasury-store.ts';
-import { formatCount, formatExpiry, formatNumber } from '../format.ts';
+import { formatCount, formatExpiry, formatNumber, pubkeyToText } from '../format.ts';
 import type { ServiceState } from './doctor-store.ts';
 import { type Finding, getUnreachableAdvice, ok, problem, warning } from './finding.ts';
 
@@ -187,6 +187,17 @@ async function findUserMintFailure(mintUrl: string, client: MintClient): Promise
     'mint.user_mints',
     `${mintUrl}, where payments to users are open, cannot be used: ${reason}`,
     'Its payments are recorded when it responds again. Inform its operator; its users can choose another mint.',
+  );
+}
+
+/** Finds the mints that are not in ALLOWED_MINTS any more, and names the users who chose them before. */
+export function checkUsersAtOtherMints(users: ServiceState['usersAtOtherMints']): Finding[] {
+  return [...Map.groupBy(users, ({ mintUrl }) => mintUrl)].map(([mintUrl, usersOfMint]) =>
+    warning(
+      'mint.not_allowed',
+      `${mintUrl} is not in ALLOWED_MINTS, but is the mint of ${usersOfMint.map(({ pubkey, name }) => pubkeyToText(pubkey, name)).join(', ')}`,
+      `Payments to them continue there. \`nutpost user set-mint\` moves them; \`nutpost user list --mint ${mintUrl}\` lists all.`,
+    ),
   );
 }
 

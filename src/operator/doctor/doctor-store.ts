@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import type { Config } from '../../config.ts';
 import { compareMigrations } from '../../database/migration-store.ts';
 import { databaseNow } from '../../database/sql.ts';
 import type { Db, Tx } from '../../database/transaction.ts';
@@ -22,16 +23,18 @@ export interface PostgresReport {
   usedConnections: number;
 }
 
+type MintSettings = Pick<Config, 'defaultMintUrl' | 'allowedMints'>;
+
 export type SchemaAndService = Awaited<ReturnType<typeof readSchemaAndService>>;
 export type ServiceState = Awaited<ReturnType<typeof readServiceState>>;
 
 /** Returns `unknown` migrations, which only a newer version has, and a `serviceState` if no migration is missing. */
-export async function readSchemaAndService(db: Db, defaultMintUrl: string) {
+export async function readSchemaAndService(db: Db, mints: MintSettings) {
   const { missing, unknown } = await compareMigrations(db);
   return {
     missing,
     unknown,
-    serviceState: missing.length === 0 ? await readServiceState(db, defaultMintUrl) : null,
+    serviceState: missing.length === 0 ? await readServiceState(db, mints) : null,
   };
 }
 
@@ -82,7 +85,7 @@ export async function readSqlite(db: Db): Promise<{ version: string; corruption:
   return { version, corruption: result === 'ok' ? null : result };
 }
 
-async function readServiceState(db: Db, defaultMintUrl: string) {
+async function readServiceState(db: Db, { defaultMintUrl, allowedMints }: MintSettings) {
   const running = await db
     .selectFrom('watch_processes')
     .select('untrusted_proxy')
@@ -104,8 +107,21 @@ async function readServiceState(db: Db, defaultMintUrl: string) {
     defaultMint: await readIssueAfterExpiry(db, defaultMintUrl),
     /** First those that did not answer their last poll. */
     watchedMints: watchedMints.toSorted((a, b) => Number(failing.has(b)) - Number(failing.has(a))),
+    usersAtOtherMints: allowedMints === null ? [] : await listUsersAtOtherMints(db, allowedMints),
     expiringEcash: await listExpiringEcash(db, Date.now() + EXPIRY_WARNING_MS),
   };
+}
+
+/** Lists users whose mint is not allowed any more, by mint; at most a hundred. */
+function listUsersAtOtherMints(db: Db, allowedMints: readonly string[]) {
+  return db
+    .selectFrom('users')
+    .select(['pubkey', 'name', 'mint_url as mintUrl'])
+    .where('mint_url', 'not in', allowedMints)
+    .$narrowType<{ mintUrl: string }>()
+    .orderBy('mint_url')
+    .limit(100)
+    .execute();
 }
 
 /** `quoteLifetimeMs`: of the newest watched quote; null if there is none. */

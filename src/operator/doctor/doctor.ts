@@ -16,7 +16,12 @@ import type { CommandResult } from '../command.ts';
 import { formatCount, formatJson, joinLines } from '../format.ts';
 import { withClockCheck } from './check-clock.ts';
 import { checkDatabase, type DatabaseReport } from './check-database.ts';
-import { checkExpiringEcash, checkMints, checkUserMints } from './check-mints.ts';
+import {
+  checkExpiringEcash,
+  checkMints,
+  checkUserMints,
+  checkUsersAtOtherMints,
+} from './check-mints.ts';
 import { checkOrigins } from './check-origins.ts';
 import { checkRelays } from './check-relays.ts';
 import { checkFiles, checkPorts, checkSettings, checkUnknownSettings } from './check-settings.ts';
@@ -72,6 +77,7 @@ async function checkDatabaseAndNetwork(config: Config): Promise<Finding[]> {
     defaultMintUrl,
     usernameMintUrl: config.usernames.mintUrl,
     zapMintUrls: zaps.mints,
+    allowedMintUrls: config.allowedMints,
     allowPrivateNetworks,
   });
   const operatorUrls = [...mintPolicy.operatorMints, ...zaps.relays];
@@ -100,9 +106,18 @@ async function checkDatabaseAndNetwork(config: Config): Promise<Finding[]> {
         originsFetch,
       ),
     ]);
+    const otherMints = checkUsersAtOtherMints(serviceState?.usersAtOtherMints ?? []);
     const ecash = checkExpiringEcash(serviceState?.expiringEcash ?? [], Date.now());
     const localFindings = [...ports, ...database.findings, ...clockFindings];
-    return [...localFindings, ...mints, ...userMints, ...ecash, ...relays, ...origins];
+    return [
+      ...localFindings,
+      ...mints,
+      ...userMints,
+      ...otherMints,
+      ...ecash,
+      ...relays,
+      ...origins,
+    ];
   } finally {
     await Promise.all([fetch.close(), originsFetch.close(), egress.close()]);
   }

@@ -1,5 +1,6 @@
 import { expect } from 'vitest';
 import type { Database } from '../../../src/database/database.ts';
+import type { MintPolicy } from '../../../src/mints/mint-policy.ts';
 import type { CommandContext, CommandResult } from '../../../src/operator/command.ts';
 import { parseCommand } from '../../../src/operator/commands.ts';
 import { waitForNotificationDelivery } from '../database/database-notifications.ts';
@@ -9,6 +10,7 @@ import { FakeTerminal } from './fake-terminal.ts';
 export interface OperatorCommandOptions {
   clock?: () => number;
   reservedNames?: readonly string[];
+  mintPolicy?: MintPolicy;
   terminal?: FakeTerminal;
 }
 
@@ -23,13 +25,14 @@ export async function runOperatorCommand(
   {
     clock = Date.now,
     reservedNames = [],
+    mintPolicy = createMintPolicy(TEST_DEFAULT_MINT_URL, { allowPrivateNetworks: true }),
     terminal = new FakeTerminal(),
   }: OperatorCommandOptions = {},
 ): Promise<CommandResult> {
   const parsed = parseCommand(argv) ?? expect.fail('unknown command');
   const { db } = database;
   const openTreasury = () => ({ db, sealer: null, actor: TEST_ACTOR, clock });
-  const context = createCommandContext({ db, clock, reservedNames, openTreasury });
+  const context = createCommandContext({ db, clock, reservedNames, mintPolicy, openTreasury });
   const result = parsed.outcome === 'parsed' ? await parsed.value(context, terminal) : parsed.usage;
   await waitForNotificationDelivery(database);
   return result;

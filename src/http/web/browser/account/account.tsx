@@ -7,7 +7,7 @@ import { ApiClient, type User } from './api-client.ts';
 import { CollectSection } from './collect-section.tsx';
 import { countEcash, EcashSection, useHoldings } from './ecash-section.tsx';
 import { Button, Problem, useFocusOnChange, useLoaded } from './elements.tsx';
-import { MintSection } from './mint-section.tsx';
+import { MintSection, type OfferedMint } from './mint-section.tsx';
 import { NotificationsSection } from './notifications-section.tsx';
 import { PaymentsSections } from './payments-section.tsx';
 import { type AccountSession, fetchUser, restoreSession } from './restore-session.ts';
@@ -22,8 +22,9 @@ interface PageProps {
   signerRelay: string;
   /** How many days a replaced username stays reserved. */
   graceDays: number;
-  /** Mints that the operator recommends. */
-  mints: readonly string[];
+  /** Mints that the operator recommends, or the only ones that users may choose. */
+  mints: readonly OfferedMint[];
+  allowsAnyMint: boolean;
 }
 
 function Page(props: PageProps) {
@@ -51,7 +52,7 @@ interface AccountProps extends PageProps {
   children: ComponentChildren;
 }
 
-function Account({ restoredSession, signerRelay, graceDays, mints, children }: AccountProps) {
+function Account({ restoredSession, signerRelay, children, ...settings }: AccountProps) {
   const [session, setSession] = useState(restoredSession);
   const heading = useFocusOnChange<HTMLHeadingElement>(session === null);
   const signIn = async (signer: Signer, signal: AbortSignal) => {
@@ -109,14 +110,14 @@ function Account({ restoredSession, signerRelay, graceDays, mints, children }: A
           <SignIn signerRelay={signerRelay} onSigner={signIn} />
         </>
       ) : (
-        <Sections {...session} graceDays={graceDays} mints={mints} onUserChange={changeUser} />
+        <Sections {...session} {...settings} onUserChange={changeUser} />
       )}
     </>
   );
 }
 
 type SectionsProps = AccountSession &
-  Pick<PageProps, 'graceDays' | 'mints'> & { onUserChange: (user: User) => void };
+  Omit<PageProps, 'signerRelay'> & { onUserChange: (user: User) => void };
 
 function Sections(props: SectionsProps) {
   const holdings = useHoldings(props.user.pubkey);
@@ -156,8 +157,13 @@ function warnOfEcash(amountSat: number, signOut: () => void): void {
 
 const root = getElement('account', HTMLElement);
 root.replaceChildren();
-const { signerRelay = '', graceDays, mints = '' } = root.dataset;
+const { signerRelay = '', graceDays, mints = '[]', allowsAnyMint } = root.dataset;
 render(
-  <Page signerRelay={signerRelay} graceDays={Number(graceDays)} mints={mints.split(' ')} />,
+  <Page
+    signerRelay={signerRelay}
+    graceDays={Number(graceDays)}
+    mints={JSON.parse(mints)}
+    allowsAnyMint={allowsAnyMint === 'true'}
+  />,
   root,
 );

@@ -18,7 +18,13 @@ interface Mint {
   failingSince?: number;
 }
 
-type MintSectionProps = Session & { mints: readonly string[] };
+/** The name is null if the mint has not sent it. */
+export interface OfferedMint {
+  url: string;
+  name: string | null;
+}
+
+type MintSectionProps = Session & { mints: readonly OfferedMint[]; allowsAnyMint: boolean };
 
 interface SavedMintProps {
   /** The mint that the last change has saved; null after other changes. */
@@ -97,7 +103,7 @@ async function patch({ api, onUserChange }: Session, path: string, body: object)
 }
 
 function MintForm({ savedMintUrl, onMintSaved, ...session }: MintSectionProps & SavedMintProps) {
-  const { api, user, mints } = session;
+  const { api, user, mints, allowsAnyMint } = session;
   const [url, setUrl] = useState('');
   const [preview, setPreview] = useState<Mint | null>(null);
   const lookUp = useAction(async (text: string) => {
@@ -109,29 +115,38 @@ function MintForm({ savedMintUrl, onMintSaved, ...session }: MintSectionProps & 
     setUrl('');
     onMintSaved(mint.url);
   };
-  const recommendedMints = mints.filter((mint) => mint !== user.mintUrl);
+  const otherMints = mints.filter((mint) => mint.url !== user.mintUrl);
   return (
     <>
-      <FieldForm
-        id="mint-url"
-        label={t('account.chooseMint')}
-        value={url}
-        onText={setUrl}
-        attributes={{ type: 'url', placeholder: 'https://mint.example' }}
-        hint={t('account.chooseMintHint')}
-        problem={lookUp.problem}
-        button={t('account.checkMint')}
-        busyButton={lookUp.isRunning && t('account.checkingMint')}
-        isSecondary
-        onSubmit={() => lookUp.run(url)}
-      />
-      {recommendedMints.length > 0 && (
+      {allowsAnyMint ? (
+        <FieldForm
+          id="mint-url"
+          label={t('account.chooseMint')}
+          value={url}
+          onText={setUrl}
+          attributes={{ type: 'url', placeholder: 'https://mint.example' }}
+          hint={t('account.chooseMintHint')}
+          problem={lookUp.problem}
+          button={t('account.checkMint')}
+          busyButton={lookUp.isRunning && t('account.checkingMint')}
+          isSecondary
+          onSubmit={() => lookUp.run(url)}
+        />
+      ) : (
+        <Problem text={lookUp.problem} />
+      )}
+      {otherMints.length > 0 && (
         <>
-          <p>{t('account.recommendedMints')}</p>
+          <p>{t(allowsAnyMint ? 'account.recommendedMints' : 'account.allowedMints')}</p>
           <p class="row">
-            {recommendedMints.map((mint) => (
-              <Button key={mint} class="secondary breakable" onClick={() => void lookUp.run(mint)}>
-                {mint.replace(/^https?:\/\//, '')}
+            {otherMints.map((mint) => (
+              <Button
+                key={mint.url}
+                class="secondary breakable"
+                onClick={() => void lookUp.run(mint.url)}
+              >
+                {mint.name !== null && <bdi>{mint.name} · </bdi>}
+                {mint.url.replace(/^https?:\/\//, '')}
               </Button>
             ))}
           </p>

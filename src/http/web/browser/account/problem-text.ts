@@ -9,6 +9,7 @@ import { ApiError } from './api-client.ts';
 /** What codes of the API mean, if they say enough. The messages of the API are in English, and for programs too. */
 const TEXTS: { readonly [code in ErrorCode]?: TextKey } = {
   locking_unsupported: 'account.lockingUnsupported',
+  mint_not_allowed: 'account.mintNotAllowed',
   name_invalid: 'account.nameInvalid',
   name_reserved: 'account.nameReserved',
   name_taken: 'account.nameOfOther',
@@ -122,6 +123,7 @@ const MINT_PROBLEMS: { readonly [reason: string]: TextKey } = {
   redirect: 'account.mintRedirect',
   not_a_mint: 'account.notAMint',
   no_sats: 'account.mintNoSats',
+  not_allowed: 'account.mintNotAllowed',
 };
 
 /** Returns why a text cannot be sent as a token, or null. The server checks everything else. */
