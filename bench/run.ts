@@ -5,6 +5,7 @@ import { measureDeepList } from './figures/deep-list.ts';
 import { measureIdleMemory } from './figures/idle-memory.ts';
 import { measureInvoice } from './figures/invoice.ts';
 import { measureNip98 } from './figures/nip98.ts';
+import { measureNotifications } from './figures/notifications.ts';
 import { measurePayRequest } from './figures/pay-request.ts';
 import { measurePaymentToUpdate } from './figures/payment-to-update.ts';
 import { measureQuoteList } from './figures/quote-list.ts';
@@ -31,6 +32,7 @@ const BENCHMARKS: Record<string, Benchmark> = {
   nip98: measureNip98,
   'deep-list': measureDeepList,
   'payment-to-update': measurePaymentToUpdate,
+  notifications: measureNotifications,
   sockets: measureSocketMemory,
   watcher: measureWatcher,
 };
