@@ -150,7 +150,8 @@ export class NotificationDispatcher {
   /** Ends a claim without an attempt. The next scan continues. */
   async #release({ id }: DueChannel): Promise<void> {
     const { db, clock } = this.#context;
-    await releaseChannel(db, id, clock() + NOTIFICATION_LIMITS.scanIntervalMs);
+    const notBeforeMs = clock() + NOTIFICATION_LIMITS.scanIntervalMs;
+    await transaction(db, (tx) => releaseChannel(tx, id, notBeforeMs));
   }
 
   #logFailure(error: unknown): void {

@@ -265,10 +265,14 @@ export async function recordMessage(
 
 /** Ends the claim of a channel. Its next attempt is at the given time, or when its first notification is due. */
 export async function releaseChannel(
-  db: Db,
+  tx: Tx,
   channelId: string,
   notBeforeMs: number,
 ): Promise<void> {
+  // Locked by an own statement, because one that waits for a lock does not see what was added meanwhile.
+  await sql`
+    select 1 from notification_channels where id = ${channelId} ${lockRows(tx, 'for no key update')}
+  `.execute(tx);
   await sql`
     update notification_channels set not_before = ${notBeforeMs}, next_attempt_at = (
       select case when min(due_at) > ${notBeforeMs} then min(due_at)
@@ -276,7 +280,7 @@ export async function releaseChannel(
       from notifications where channel = ${channelId} and due_at is not null
     )
     where id = ${channelId}
-  `.execute(db);
+  `.execute(tx);
 }
 
 /** For metrics. Returns null if nothing is due in any channel. */

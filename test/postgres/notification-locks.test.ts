@@ -7,9 +7,11 @@ import { replaceChannels } from '../../src/notifications/notification-settings.t
 import { recordNotifications } from '../../src/notifications/notifications-module.ts';
 import {
   addNotifications,
+  findEarliestDueNotification,
   listDueNotifications,
   pruneNotifications,
   recordMessage,
+  releaseChannel,
   saveNotificationChanges,
 } from '../../src/notifications/outbox-store.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
@@ -61,6 +63,20 @@ it('chooses the notifications of a message while its channel is removed', async 
   await waitForBlockedStatement(database);
   await unlock('delete from notification_channels');
   expect(await saving).toBe(false);
+});
+
+it('finds what a payment adds while a claim ends', async () => {
+  const channel = await addChannel('channel', randomPubkey());
+  const [quoteRowId] = await insertQuotes(db, [buildUnpaidQuote(randomPubkey())]);
+  const unlock = await lockRow('notification_channels', channel);
+  const release = transaction(db, (tx) => releaseChannel(tx, channel, NOW_MS));
+  await waitForBlockedStatement(database);
+  await unlock(`
+    insert into notifications (channel, quote, event, status, due_at, give_up_at)
+    values ('${channel}', ${quoteRowId}, 'received', 'open', ${NOW_MS}, ${NOW_MS + 1});
+    update notification_channels set next_attempt_at = ${NOW_MS}`);
+  await release;
+  expect(await findEarliestDueNotification(db)).toBe(NOW_MS);
 });
 
 it('changes the channels of a recipient while a payment to them is recorded as collected', async () => {
