@@ -17,11 +17,13 @@ import type { NotificationContext } from './notification-context.ts';
 import {
   claimDueChannels,
   type DueChannel,
+  insertNotifications,
   listDueNotifications,
   recordMessage,
   releaseChannel,
   saveNotificationChanges,
 } from './outbox-store.ts';
+import { planReminders } from './plan-notifications.ts';
 import { type Message, selectMessage } from './select-message.ts';
 import { sendMessage } from './send-message.ts';
 
@@ -112,7 +114,12 @@ export class NotificationDispatcher {
     const selected = await this.#databaseWork.run(async () => {
       const due = await listDueNotifications(db, channel.id, clock());
       const { message, changes } = selectMessage(due, { nowMs: clock(), newId });
-      const isSaved = await saveNotificationChanges(db, channel.id, changes);
+      const reminders = message === null ? [] : planReminders(message, channel.id, clock());
+      const isSaved = await transaction(db, async (tx) => {
+        const wasSaved = await saveNotificationChanges(tx, channel.id, changes);
+        await insertNotifications(tx, wasSaved ? reminders : []);
+        return wasSaved;
+      });
       return isSaved
         ? { message, isBehind: due.length === NOTIFICATION_LIMITS.maxPerMessage }
         : null;

@@ -59,23 +59,32 @@ export async function addNotifications(
   if (planned.length === 0) {
     return;
   }
+  await insertNotifications(tx, planned);
+  // Early for some of the channels, which costs them a scan.
+  const dueAtMs = Math.min(...planned.map((notification) => notification.dueAtMs));
+  const ids = [...new Set(planned.map(({ channel }) => channel))];
+  const attemptAtMs = sql`case when not_before > ${dueAtMs} then not_before else ${dueAtMs} end`;
+  await sql`
+    update notification_channels set next_attempt_at = ${attemptAtMs}
+    where ${columnInValues(tx, 'id', 'text', ids)}
+      and (next_attempt_at is null or next_attempt_at > ${attemptAtMs})
+  `.execute(tx);
+}
+
+/** Adds notifications to channels that are claimed: the end of the claim finds them. */
+export async function insertNotifications(
+  tx: Tx,
+  planned: readonly PlannedNotification[],
+): Promise<void> {
+  if (planned.length === 0) {
+    return;
+  }
   await sql`
     insert into notifications (channel, quote, event, status, due_at, give_up_at)
     select channel, "quoteRowId", "eventType", 'open', "dueAtMs", "giveUpAtMs"
     from ${jsonRows(tx, PLAN_COLUMNS, planned)} as planned
     where true -- SQLite needs it before "on conflict"
     on conflict do nothing
-  `.execute(tx);
-  // Early for some of the channels, which costs them a scan.
-  const dueAtMs = Math.min(...planned.map((notification) => notification.dueAtMs));
-  const ids = [...new Set(planned.map(({ channel }) => channel))];
-  await sql`
-    update notification_channels set next_attempt_at = case
-      when next_attempt_at <= ${dueAtMs} then next_attempt_at
-      when not_before > ${dueAtMs} then not_before
-      else ${dueAtMs}
-    end
-    where ${columnInValues(tx, 'id', 'text', ids)}
   `.execute(tx);
 }
 

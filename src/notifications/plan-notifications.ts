@@ -2,39 +2,55 @@ import type { NotificationEvent } from '../database/schema.ts';
 import type { NotifiedChange } from '../quotes/observation-recorder.ts';
 import { NOTIFICATION_DELAYS, NOTIFICATION_LIMITS } from './limits.ts';
 import type { PlannedNotification, WatchingChannel } from './outbox-store.ts';
+import type { Message } from './select-message.ts';
 
-/**
- * Plans the notifications of a recorded change. Reminders are planned for every payment; whether it has a deadline, and is
- * not collected, is decided when they are due.
- */
+/** Plans the notifications of a recorded change. Its reminders are planned with its first message. */
 export function planNotifications(
   change: NotifiedChange,
   channel: WatchingChannel,
   nowMs: number,
 ): PlannedNotification[] {
-  const { quoteRowId, amountSat, isNewPayment, isCollected, paidAtMs, expiresAtMs } = change;
+  const { quoteRowId, amountSat, isNewPayment, isCollected, paidAtMs } = change;
   if (amountSat < channel.minAmountSat) {
     return [];
   }
   const listedAtMs = Math.max(paidAtMs, nowMs);
-  const giveUpAtMs = listedAtMs + NOTIFICATION_LIMITS.giveUpAfterMs;
-  const plan = (eventType: NotificationEvent, dueAtMs: number, endsAtMs = giveUpAtMs) => ({
+  const plan = (eventType: NotificationEvent, dueAtMs: number) => ({
     channel: channel.id,
     quoteRowId,
     eventType,
     dueAtMs,
-    giveUpAtMs: endsAtMs,
+    giveUpAtMs: listedAtMs + NOTIFICATION_LIMITS.giveUpAfterMs,
   });
-  const reminders = [
-    plan('deadline', Math.round((paidAtMs + expiresAtMs) / 2), expiresAtMs),
-    plan('last_call', expiresAtMs - NOTIFICATION_DELAYS.lastCallMs, expiresAtMs),
-  ].filter(
-    // A reminder just after the first message would say nothing new.
-    ({ dueAtMs }) => dueAtMs >= paidAtMs + NOTIFICATION_LIMITS.pauseMs && dueAtMs < expiresAtMs,
-  );
   return [
     ...(isNewPayment ? [plan('received', paidAtMs + NOTIFICATION_DELAYS.receivedMs)] : []),
-    ...(isNewPayment && !isCollected ? reminders : []),
     ...(isCollected && channel.kind === 'webhook' ? [plan('collected', listedAtMs)] : []),
   ];
+}
+
+/** Plans the reminders of the payments in a new message. Whether they are needed is decided again when they are due. */
+export function planReminders(
+  { type, notifications }: Message,
+  channelId: string,
+  nowMs: number,
+): PlannedNotification[] {
+  return notifications.flatMap(({ messageId, quoteRowId, paidAtMs, collectByMs }) => {
+    if (type !== 'received' || messageId !== null || collectByMs === null) {
+      return [];
+    }
+    const plan = (eventType: NotificationEvent, dueAtMs: number) => ({
+      channel: channelId,
+      quoteRowId,
+      eventType,
+      dueAtMs,
+      giveUpAtMs: collectByMs,
+    });
+    return [
+      plan('deadline', Math.round((paidAtMs + collectByMs) / 2)),
+      plan('last_call', collectByMs - NOTIFICATION_DELAYS.lastCallMs),
+    ].filter(
+      // A reminder just after the first message would say nothing new.
+      ({ dueAtMs }) => dueAtMs >= nowMs + NOTIFICATION_LIMITS.pauseMs && dueAtMs < collectByMs,
+    );
+  });
 }

@@ -51,7 +51,6 @@ export interface NotifiedChange {
   isCollected: boolean;
   /** When the payment is listed. */
   paidAtMs: number;
-  expiresAtMs: number;
 }
 
 /** Signs and stores the zap receipts of payments at one mint, in the transaction that records the payments. */
@@ -173,9 +172,9 @@ function toNotifiedChange(decision: Decision): NotifiedChange[] {
   const { quote, outcome, state, paidAtMs, hasStateChanged } = decision;
   const isNewPayment = outcome === 'payment_received';
   const isCollected = hasStateChanged && state === 'ISSUED';
-  const { id: quoteRowId, pubkey, amountSat, expiresAtMs } = quote;
+  const { id: quoteRowId, pubkey, amountSat } = quote;
   return paidAtMs !== null && (isNewPayment || isCollected)
-    ? [{ quoteRowId, pubkey, amountSat, isNewPayment, isCollected, paidAtMs, expiresAtMs }]
+    ? [{ quoteRowId, pubkey, amountSat, isNewPayment, isCollected, paidAtMs }]
     : [];
 }
 

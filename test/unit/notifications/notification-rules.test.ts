@@ -5,7 +5,7 @@ import {
   toSiteKey,
 } from '../../../src/notifications/delivery-policy.ts';
 import type { DueNotification } from '../../../src/notifications/outbox-store.ts';
-import { planNotifications } from '../../../src/notifications/plan-notifications.ts';
+import { planNotifications, planReminders } from '../../../src/notifications/plan-notifications.ts';
 import { selectMessage } from '../../../src/notifications/select-message.ts';
 
 const NOW_MS = 1_750_000_000_000;
@@ -23,7 +23,6 @@ describe('planNotifications', () => {
     isNewPayment: true,
     isCollected: false,
     paidAtMs: NOW_MS,
-    expiresAtMs: NOW_MS + HOUR_MS,
   };
   const plan = (changes: Partial<typeof payment>) =>
     planNotifications({ ...payment, ...changes }, channel, NOW_MS).map(
@@ -31,31 +30,8 @@ describe('planNotifications', () => {
     );
 
   it.each<[string, Partial<typeof payment>, ReturnType<typeof plan>]>([
-    [
-      'a payment',
-      {},
-      [
-        ['received', 2],
-        ['deadline', 1_800],
-        ['last_call', 3_000],
-      ],
-    ],
+    ['a payment', {}, [['received', 2]]],
     ['a payment below the minimum', { amountSat: 9 }, []],
-    [
-      'a payment twelve minutes before the deadline',
-      { expiresAtMs: NOW_MS + 12 * MINUTE_MS },
-      [
-        ['received', 2],
-        ['deadline', 360],
-        ['last_call', 120],
-      ],
-    ],
-    [
-      'a payment a minute before the deadline',
-      { expiresAtMs: NOW_MS + MINUTE_MS },
-      [['received', 2]],
-    ],
-    ['a payment after the deadline', { expiresAtMs: NOW_MS - HOUR_MS }, [['received', 2]]],
     [
       'a payment that is collected',
       { isCollected: true },
@@ -71,6 +47,47 @@ describe('planNotifications', () => {
     ],
   ])('plans for %s', (_title, changes, expected) => {
     expect(plan(changes)).toEqual(expected);
+  });
+});
+
+describe('planReminders', () => {
+  const plan = (changes: Partial<DueNotification>, type: 'received' | 'deadline' = 'received') =>
+    planReminders({ id: 'new', type, notifications: [buildDue(changes)] }, 'channel', NOW_MS).map(
+      ({ eventType, dueAtMs }) => [eventType, (dueAtMs - NOW_MS) / SECOND_MS] as const,
+    );
+
+  it.each<[string, Partial<DueNotification>, ReturnType<typeof plan>]>([
+    [
+      'a payment',
+      { collectByMs: NOW_MS + HOUR_MS },
+      [
+        ['deadline', 1_800],
+        ['last_call', 3_000],
+      ],
+    ],
+    [
+      'a payment twelve minutes before the deadline',
+      { collectByMs: NOW_MS + 12 * MINUTE_MS },
+      [
+        ['deadline', 360],
+        ['last_call', 120],
+      ],
+    ],
+    ['a payment a minute before the deadline', { collectByMs: NOW_MS + MINUTE_MS }, []],
+    [
+      'a payment that is reported late',
+      { paidAtMs: NOW_MS - HOUR_MS, collectByMs: NOW_MS + HOUR_MS },
+      [['last_call', 3_000]],
+    ],
+    ['a payment after the deadline', { collectByMs: NOW_MS - HOUR_MS }, []],
+    ['a payment without a deadline', { collectByMs: null }, []],
+    ['a message that is sent again', { collectByMs: NOW_MS + HOUR_MS, messageId: 'new' }, []],
+  ])('plans for %s', (_title, changes, expected) => {
+    expect(plan(changes)).toEqual(expected);
+  });
+
+  it('plans no reminders of reminders', () => {
+    expect(plan({ event: 'deadline', collectByMs: NOW_MS + HOUR_MS }, 'deadline')).toEqual([]);
   });
 });
 
