@@ -10,7 +10,7 @@ export async function up(db: Kysely<unknown>): Promise<void> {
   await createTreasury(db);
   await createZaps(db);
   await createNotifications(db);
-  await createAudit(db);
+  await createAuditAndAlerts(db);
 }
 
 async function createUsernames(db: Kysely<unknown>): Promise<void> {
@@ -316,7 +316,7 @@ async function createNotifications(db: Kysely<unknown>): Promise<void> {
   await sql`create index notifications_to_prune on notifications (give_up_at)`.execute(db);
 }
 
-async function createAudit(db: Kysely<unknown>): Promise<void> {
+async function createAuditAndAlerts(db: Kysely<unknown>): Promise<void> {
   const { int, rowId, tableOptions } = dialectOf(db);
   await sql`
     create table audit_events (
@@ -333,6 +333,16 @@ async function createAudit(db: Kysely<unknown>): Promise<void> {
     ) ${tableOptions}`.execute(db);
   await sql`create index audit_events_by_time on audit_events (at)`.execute(db);
   await sql`create index audit_events_to_log on audit_events (id) where logged = 0`.execute(db);
+  await sql`
+    create table alerts (
+      name text primary key,
+      checked_at ${int} not null,
+      since ${int},
+      text text,
+      announced ${int} not null default 0 check (announced in (0, 1)),
+      failed_attempts ${int} not null default 0,
+      next_attempt_at ${int} not null default 0
+    ) ${tableOptions}`.execute(db);
 }
 
 /** Returns the parts of `create table` that the two databases write differently. */

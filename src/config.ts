@@ -1,6 +1,7 @@
 import { isIP } from 'node:net';
 import { userInfo } from 'node:os';
 import { z } from 'zod';
+import { parseAlertUrl } from './net/alert-target.ts';
 import { normaliseMintUrl, normaliseServerUrl } from './net/server-url.ts';
 import { parseSecretKey } from './nostr/keys.ts';
 import { MSAT_PER_SAT, narrowSendableRange } from './quotes/lnurl-pay.ts';
@@ -17,6 +18,7 @@ export type CommandConfig = Pick<
   | 'jwtSecret'
   | 'treasurySecret'
   | 'zaps'
+  | 'alertTarget'
   | 'allowPrivateNetworks'
   | 'allowedMints'
   | 'defaultMintUrl'
@@ -194,6 +196,8 @@ function buildConfig(read: ReadSetting) {
     },
     web: hasWebPages ? web : null,
     metrics: metricsPort === undefined ? null : { host: metricsHost, port: metricsPort },
+    /** Where the operator gets alerts. */
+    alertTarget: read('ALERT_URL', alertUrlSetting),
     logLevel: read(
       'LOG_LEVEL',
       enumSetting(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
@@ -339,6 +343,21 @@ const pathSetting = z.string().regex(/^(?!~)(?!.*\s#)[^$]*$/, {
 });
 
 const colorSetting = z.string().regex(/^#[0-9a-f]{6}$/i, { error: 'must be a color like #a34b0c' });
+
+/** The value may contain a password, so it is not part of the problem. */
+const alertUrlSetting = z
+  .string()
+  .transform((text, context) => {
+    const target = parseAlertUrl(text);
+    if (target === null) {
+      context.addIssue(
+        'must be the https:// or http:// URL of a webhook, or ntfy+https://<server>/<topic>',
+      );
+    }
+    return target;
+  })
+  .nullable()
+  .default(null);
 
 /** A setting that `parse` normalises. `parse` returns null for an invalid text. */
 const parsedSetting = (parse: (text: string) => string | null, problem: string) =>

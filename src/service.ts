@@ -29,6 +29,9 @@ import {
   createNotificationsModule,
   recordNotifications,
 } from './notifications/notifications-module.ts';
+import { createAlertChecks, createTreasuryCheck } from './operator/alerts/alert-checks.ts';
+import { sendAlert } from './operator/alerts/alert-sender.ts';
+import { Alerts } from './operator/alerts/alerts.ts';
 import {
   decodeQuoteAnnouncements,
   decodeQuoteUpdates,
@@ -44,7 +47,7 @@ import {
   RecipientDirectory,
 } from './recipients/recipient-directory.ts';
 import { shutDown } from './shutdown.ts';
-import { createUsernamesModule } from './usernames/usernames-module.ts';
+import { createTreasurySealer, createUsernamesModule } from './usernames/usernames-module.ts';
 import { VERSION } from './version.ts';
 import { WatchCoordinator } from './watcher/watch-coordinator.ts';
 import { createZapsModule } from './zaps/zaps-module.ts';
@@ -78,6 +81,7 @@ export interface ServiceOverrides {
   pollIntervalMs?: number;
   scanIntervalMs?: number;
   purchaseRecoveryIntervalMs?: number;
+  alertIntervalMs?: number;
   fetchLimits?: Partial<FetchLimits>;
 }
 
@@ -96,6 +100,7 @@ async function start(parts: ServiceParts) {
   parts.notifications?.dispatcher.start();
   parts.maintenance.start();
   parts.auditLog.start();
+  parts.alertJob?.start();
   parts.fiatRates?.job.start();
   parts.usernames.start();
   parts.readiness.phase = 'serving';
@@ -180,7 +185,8 @@ async function stop(parts: ServiceParts, stopDelayMs: number): Promise<void> {
     {
       name: 'database jobs',
       deadlineMs: 250,
-      stop: () => Promise.all([parts.maintenance.stop(), parts.auditLog.stop()]),
+      stop: () =>
+        Promise.all([parts.maintenance.stop(), parts.auditLog.stop(), parts.alertJob?.stop()]),
     },
     {
       name: 'metrics',
@@ -265,6 +271,17 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
     allowPrivateNetworks,
     egress,
   });
+  const { alertTarget, publicOrigins: origins } = config;
+  const alerts =
+    alertTarget &&
+    new Alerts({
+      ...shared,
+      send: (message) => sendAlert(alertTarget, message),
+      siteName: origins[0] ?? hostname(),
+    });
+  const treasurySealer = createTreasurySealer(config);
+  // With a wrong secret, the service does not start.
+  await alerts?.check('treasury_secret_wrong', createTreasuryCheck(db, treasurySealer));
   const usernames = await createUsernamesModule({
     ...shared,
     recoveryIntervalMs: overrides.purchaseRecoveryIntervalMs,
@@ -328,6 +345,17 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
     isWritable: database.isWritable,
     monotonicMs,
   });
+  const alertJob = alerts?.createJob(
+    createAlertChecks({
+      ...shared,
+      database,
+      readiness,
+      mintInfoCache: mints.infoCache,
+      defaultMintUrl: config.defaultMintUrl,
+      sealer: treasurySealer,
+    }),
+    overrides.alertIntervalMs ?? 60_000,
+  );
   const publicOrigins = new PublicOrigins(config.publicOrigins);
   const http = await createHttp(
     {
@@ -370,7 +398,7 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
     readiness,
     getUntrustedProxy,
     readCounts: () => readDatabaseCounts(db, processId, clock(), notifications !== null),
-    readFreeDiskBytes: database.readFreeDiskBytes,
+    readDiskSpace: database.readDiskSpace,
     poolStats: database.poolStats,
     quoteSockets: http.quoteSockets,
     mintSockets: mints.socketSlots,
@@ -396,6 +424,7 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
     notifications,
     maintenance,
     auditLog,
+    alertJob,
     fiatRates,
     readiness,
     publicOrigins,

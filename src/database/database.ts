@@ -31,8 +31,8 @@ export interface Database {
   listen: Listen;
   /** Counts connections and waiting queries; null for SQLite. */
   poolStats(): { idle: number; busy: number; waiting: number; max: number } | null;
-  /** Returns how many bytes the service can write to the disk of SQLite; null for PostgreSQL. */
-  readFreeDiskBytes(): Promise<number | null>;
+  /** Returns what the service can write to the disk of SQLite, and the size of the disk; null for PostgreSQL. */
+  readDiskSpace(): Promise<{ freeBytes: number; totalBytes: number } | null>;
   /** False while the disk of SQLite fails or is locked, or while PostgreSQL is unreachable or read-only. */
   isWritable(): boolean;
   close(): Promise<void>;
@@ -151,9 +151,9 @@ async function openSqliteFile(
     db,
     listen: notifications.listen,
     poolStats: () => null,
-    readFreeDiskBytes: async () => {
-      const { bavail, bsize } = await statfs(file);
-      return bavail * bsize;
+    readDiskSpace: async () => {
+      const { bavail, blocks, bsize } = await statfs(file);
+      return { freeBytes: bavail * bsize, totalBytes: blocks * bsize };
     },
     isWritable: () => driver.isWritable,
     // `db.destroy` would not close a driver that no query has used.
@@ -216,7 +216,7 @@ async function openPostgres(
       waiting: pool.waitingCount,
       max: pool.options.max,
     }),
-    readFreeDiskBytes: async () => null,
+    readDiskSpace: async () => null,
     isWritable: () => connections.isReachable,
     close: () => waitAtMost(2_000, pool.ending ? null : pool.end()),
   };

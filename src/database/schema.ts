@@ -256,4 +256,17 @@ export interface DatabaseSchema {
     /** 1 once a process of the service has written the event to its log. */
     logged: Generated<0 | 1>;
   };
+  /** What the operator was told at ALERT_URL. */
+  alerts: {
+    name: string;
+    checked_at: number;
+    /** When the problem began; null if there is none. */
+    since: number | null;
+    text: string | null;
+    /** 1 if the last message was that the problem began. */
+    announced: Generated<0 | 1>;
+    /** In a row, of the next message. */
+    failed_attempts: Generated<number>;
+    next_attempt_at: Generated<number>;
+  };
 }

@@ -17,7 +17,7 @@ const COUNTS_REFRESH_INTERVAL_MS = 10_000;
 /** How long a scrape waits for the database. Prometheus waits 10 s for the whole scrape. */
 const COUNTS_MAX_WAIT_MS = 2_000;
 
-export interface GaugeSources extends Pick<Database, 'poolStats' | 'readFreeDiskBytes'> {
+export interface GaugeSources extends Pick<Database, 'poolStats' | 'readDiskSpace'> {
   readiness: Pick<Readiness, 'getStatus'>;
   getUntrustedProxy: () => string | null;
   readCounts: () => Promise<DatabaseCounts>;
@@ -88,12 +88,12 @@ export class MetricGauges {
   }
 
   async refresh(): Promise<void> {
-    const [readiness, freeDiskBytes] = await Promise.all([
+    const [readiness, diskSpace] = await Promise.all([
       this.#sources.readiness.getStatus(),
-      this.#sources.readFreeDiskBytes(),
+      this.#sources.readDiskSpace(),
       this.#refreshCounts(),
     ]);
-    const values = this.#readValues(readiness, freeDiskBytes);
+    const values = this.#readValues(readiness, diskSpace?.freeBytes ?? null);
     for (const [name, gauge] of this.#gauges) {
       const value = values[name];
       gauge.reset();

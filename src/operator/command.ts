@@ -5,6 +5,7 @@ import type { CommandConfig } from '../config.ts';
 import type { Db } from '../database/transaction.ts';
 import { OperatorError } from '../errors.ts';
 import type { MintPolicy } from '../mints/mint-policy.ts';
+import type { AlertTarget } from '../net/alert-target.ts';
 import { normaliseMintUrl } from '../net/server-url.ts';
 import type { AuditActor } from '../recipients/audit-store.ts';
 import { parseRecipientAddress } from '../recipients/lightning-address.ts';
@@ -31,6 +32,8 @@ export interface CommandContext {
   usernameGraceMs: number;
   /** What applies to users who chose nothing else. The mint is empty if DEFAULT_MINT_URL is not set. */
   recipientDefaults: { mintUrl: string; lockQuotes: boolean };
+  /** Null if ALERT_URL is not set. */
+  alertTarget: AlertTarget | null;
   clock: Clock;
 }
 

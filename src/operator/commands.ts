@@ -2,6 +2,7 @@ import { type CommandConfig, readSystemUser } from '../config.ts';
 import { openExistingDatabase } from '../database/database.ts';
 import { MintPolicy } from '../mints/mint-policy.ts';
 import { createTreasurySealer } from '../usernames/usernames-module.ts';
+import { alertCommand } from './alerts/alert-command.ts';
 import { exportCommand, importCommand } from './archive/archive-commands.ts';
 import { auditCommand } from './audit-command.ts';
 import {
@@ -28,6 +29,7 @@ const COMMANDS: readonly OperatorCommand[] = [
   nameCommand,
   treasuryCommand,
   auditCommand,
+  alertCommand,
   exportCommand,
   importCommand,
   importNpubcashCommand,
@@ -73,6 +75,7 @@ export async function runOperatorCommand(
           allowPrivateNetworks,
         }),
         recipientDefaults: { mintUrl: defaultMintUrl, lockQuotes: defaultLockQuotes },
+        alertTarget: config.alertTarget,
         clock: Date.now,
       },
       io,

@@ -18,6 +18,7 @@ import { runOperatorCommand } from '../helpers/service/run-operator-command.ts';
 
 /** Tables of running processes, migrations and backups. */
 const EXCLUDED_TABLES = [
+  'alerts',
   'kysely_migration',
   'kysely_migration_lock',
   'mint_leases',

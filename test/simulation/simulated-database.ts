@@ -98,7 +98,7 @@ export class SimulatedDatabase {
       db,
       listen: (listener) => this.#listen(listener, pool),
       poolStats: () => null,
-      readFreeDiskBytes: async () => null,
+      readDiskSpace: async () => null,
       isWritable: () => pool.isReachable,
       close: async () => undefined,
     };

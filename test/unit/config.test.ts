@@ -34,6 +34,7 @@ describe('readConfig', () => {
     'FIAT_CURRENCIES',
     'FIAT_RATE_URL',
     'METRICS_PORT',
+    'ALERT_URL',
   ];
 
   it('accepts the examples in .env.example, which has every setting', () => {
@@ -249,6 +250,17 @@ describe('readConfig', () => {
     expect(listProblems({ ...MINIMAL_SETTINGS, ...settings })).toEqual([
       expect.stringMatching(problem),
     ]);
+  });
+
+  it.each([
+    'ftp://user:hidden@alerts.example/hook',
+    'ntfy+https://alerts.example/',
+    'ntfy://alerts.example/topic',
+    'https://%ff:hidden@alerts.example/',
+  ])('rejects the ALERT_URL %s without repeating its password', (url) => {
+    const [problem] = listProblems({ ALERT_URL: url });
+    expect(problem).toMatch(/^ALERT_URL must be the https:/);
+    expect(problem).not.toContain('hidden');
   });
 
   it('reports all problems at once', () => {

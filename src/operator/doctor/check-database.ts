@@ -39,7 +39,7 @@ import { type Finding, ok, problem, warning } from './finding.ts';
 const MIN_POSTGRES_VERSION = 15;
 
 /** A day, and time for a large database. */
-const MAX_BACKUP_AGE_MS = 26 * 3_600_000;
+export const MAX_BACKUP_AGE_MS = 26 * 3_600_000;
 
 /** Ten for queries, one for LISTEN, and one for migrations. */
 const MAX_CONNECTIONS_PER_PROCESS = 12;
@@ -218,7 +218,7 @@ async function checkSqlite(dataDir: string, database: Database): Promise<Finding
     return [reachable, problem('database.damage', message, RESTORE_BACKUP_ADVICE)];
   }
   const hasLoosePermissions = isAccessibleToOtherUsers(dataDir);
-  const freeBytes = (await database.readFreeDiskBytes()) ?? 0;
+  const { freeBytes = 0 } = (await database.readDiskSpace()) ?? {};
   return [reachable, ...checkDataDir(dataDir, { hasLoosePermissions, freeBytes })];
 }
 

@@ -14,6 +14,7 @@ import { loadEventSigner } from '../../nostr/events.ts';
 import { redact } from '../../redaction.ts';
 import type { CommandResult } from '../command.ts';
 import { formatCount, formatJson, joinLines } from '../format.ts';
+import { checkAlertTarget } from './check-alert-target.ts';
 import { withClockCheck } from './check-clock.ts';
 import { checkDatabase, type DatabaseReport } from './check-database.ts';
 import {
@@ -83,7 +84,7 @@ async function checkDatabaseAndNetwork(config: Config): Promise<Finding[]> {
   const operatorUrls = [...mintPolicy.operatorMints, ...zaps.relays];
   const egress = createEgress({ allowPrivateNetworks, operatorUrls });
   const fetch = egress.createFetch();
-  // A public origin may resolve to a private address, that of the proxy. The operator sets the origins, so this is safe.
+  // Public origins and ALERT_URL may be on private networks. The operator sets them, so this is safe.
   const originsFetch = new GuardedFetch({ allowPrivateNetworks: true });
   const clockFindings: Finding[] = [];
   const clockCheckingFetch = withClockCheck(fetch, clockFindings);
@@ -93,10 +94,11 @@ async function checkDatabaseAndNetwork(config: Config): Promise<Finding[]> {
   // With PORT=0 the system chooses the port.
   const localOrigins = port === 0 ? [] : [`http://localhost:${port}`];
   try {
-    const [mints, userMints, relays, origins] = await Promise.all([
+    const [mints, userMints, relays, alerts, origins] = await Promise.all([
       checkMints(config, mintPolicy, mintClient, serviceState),
       checkUserMints(mintPolicy, serviceState?.watchedMints ?? [], userMintClient),
       checkRelays(zaps.relays, egress.connect),
+      checkAlertTarget(config.alertTarget, originsFetch),
       checkOrigins(
         {
           origins: publicOrigins.length === 0 ? localOrigins : publicOrigins,
@@ -108,7 +110,7 @@ async function checkDatabaseAndNetwork(config: Config): Promise<Finding[]> {
     ]);
     const otherMints = checkUsersAtOtherMints(serviceState?.usersAtOtherMints ?? []);
     const ecash = checkExpiringEcash(serviceState?.expiringEcash ?? [], Date.now());
-    const localFindings = [...ports, ...database.findings, ...clockFindings];
+    const localFindings = [...alerts, ...ports, ...database.findings, ...clockFindings];
     return [
       ...localFindings,
       ...mints,

@@ -52,6 +52,7 @@ export function createCommandContext(
     usernameGraceMs: 30 * 24 * 60 * 60_000,
     mintPolicy: createMintPolicy(TEST_DEFAULT_MINT_URL, { allowPrivateNetworks: true }),
     recipientDefaults: { mintUrl: TEST_DEFAULT_MINT_URL, lockQuotes: false },
+    alertTarget: null,
     ...context,
   };
 }

@@ -19,6 +19,7 @@ const EXTERNAL_SETTINGS = new Set([
   'NOSTR_SECRET_KEY',
   'NUTPOST_ENV',
   'ON_ERROR_STOP',
+  'SUDO_USER',
 ]);
 
 /** The API description does not describe its own endpoint. */

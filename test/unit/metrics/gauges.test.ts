@@ -94,7 +94,7 @@ function createScraper({
         userCount: 0,
       };
     },
-    readFreeDiskBytes: async () => null,
+    readDiskSpace: async () => null,
     poolStats: () => null,
     quoteSockets: { count: 0 },
     mintSockets: { count: 0 },

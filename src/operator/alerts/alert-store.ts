@@ -1,0 +1,76 @@
+import { sql } from 'kysely';
+import type { Db } from '../../database/transaction.ts';
+import { COLLECT_BY } from '../../quotes/collect-deadline-store.ts';
+
+export interface AlertState {
+  /** When the problem began; null if there is none. */
+  sinceMs: number | null;
+  text: string | null;
+  /** Whether the operator was last sent that the problem began, and not that it is over. */
+  isAnnounced: boolean;
+  /** Failed attempts to send in a row. */
+  failedAttempts: number;
+  nextAttemptAtMs: number;
+}
+
+/** Processes check an alert at most once in this time, together. Less than a minute, the interval of each process. */
+const CHECK_INTERVAL_MS = 45_000;
+
+/** Returns the state of an alert for this process to check; null if a process has checked it recently. */
+export async function claimAlert(db: Db, name: string, nowMs: number): Promise<AlertState | null> {
+  await db
+    .insertInto('alerts')
+    .values({ name, checked_at: 0 })
+    .onConflict((conflict) => conflict.doNothing())
+    .execute();
+  const row = await db
+    .updateTable('alerts')
+    .set({ checked_at: nowMs })
+    .where('name', '=', name)
+    .where('checked_at', '<=', nowMs - CHECK_INTERVAL_MS)
+    .returning(['since', 'text', 'announced', 'failed_attempts', 'next_attempt_at'])
+    .executeTakeFirst();
+  return row === undefined
+    ? null
+    : {
+        sinceMs: row.since,
+        text: row.text,
+        isAnnounced: row.announced === 1,
+        failedAttempts: row.failed_attempts,
+        nextAttemptAtMs: row.next_attempt_at,
+      };
+}
+
+export async function saveAlert(db: Db, name: string, state: AlertState): Promise<void> {
+  await db
+    .updateTable('alerts')
+    .set({
+      since: state.sinceMs,
+      text: state.text,
+      announced: state.isAnnounced ? 1 : 0,
+      failed_attempts: state.failedAttempts,
+      next_attempt_at: state.nextAttemptAtMs,
+    })
+    .where('name', '=', name)
+    .execute();
+}
+
+export async function hasWatchedQuotes(db: Db, mintUrl: string): Promise<boolean> {
+  const row = await db
+    .selectFrom('quotes')
+    .select('id')
+    .where('mint_url', '=', mintUrl)
+    .where('watch_until', 'is not', null)
+    .limit(1)
+    .executeTakeFirst();
+  return row !== undefined;
+}
+
+/** Returns the number and sum of the payments that their mints may refuse to issue, and that are still watched. */
+export async function readPaymentsPastDeadline(db: Db, nowMs: number) {
+  const { rows } = await sql<{ count: number; sat: number }>`
+    select count(*) as count, cast(coalesce(sum(amount_sat), 0) as bigint) as sat
+    from quotes where watch_until is not null and ${COLLECT_BY} < ${nowMs}
+  `.execute(db);
+  return rows[0] ?? { count: 0, sat: 0 };
+}

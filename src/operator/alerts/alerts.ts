@@ -1,0 +1,138 @@
+import { BackgroundJob } from '../../background-job.ts';
+import { computeBackoffMs } from '../../backoff.ts';
+import type { Clock } from '../../clock.ts';
+import type { Db } from '../../database/transaction.ts';
+import { retryLogLevel } from '../../errors.ts';
+import type { Logger } from '../../log.ts';
+import type { AlertMessage } from './alert-sender.ts';
+import { type AlertState, claimAlert, saveAlert } from './alert-store.ts';
+
+const ALERTS = {
+  database_unavailable: { title: 'The database is unavailable', delayMs: 60_000 },
+  backup_too_old: { title: 'The backup is too old', delayMs: 0 },
+  default_mint_down: { title: 'The default mint is down', delayMs: 10 * 60_000 },
+  disk_low: { title: 'The disk is almost full', delayMs: 0 },
+  payments_past_deadline: { title: 'Payments were not collected in time', delayMs: 0 },
+  treasury_secret_wrong: { title: 'TREASURY_SECRET is wrong', delayMs: 0 },
+} as const;
+
+type AlertName = keyof typeof ALERTS;
+
+interface AlertProblem {
+  /** When the problem began, if it is known better than from the checks. */
+  sinceMs?: number | null;
+  text: string;
+}
+
+/** `unknown`: neither there nor over, so the alert stays as it is. */
+export type AlertCheck = () => Promise<AlertProblem | null | 'unknown'>;
+
+interface AlertContext {
+  db: Db;
+  /** Null: sent. Otherwise why not. */
+  send: (message: AlertMessage) => Promise<string | null>;
+  /** Added to each text. */
+  siteName: string;
+  clock: Clock;
+  log: Logger;
+}
+
+/**
+ * Sends an alert once when a problem begins, and once when it is over, also if processes check it together or restart. The
+ * alert about the database is in the memory of each process.
+ */
+export class Alerts {
+  readonly #context: AlertContext;
+  #databaseState: AlertState = NO_PROBLEM;
+
+  constructor(context: AlertContext) {
+    this.#context = context;
+  }
+
+  createJob(checks: Readonly<Record<AlertName, AlertCheck>>, intervalMs: number): BackgroundJob {
+    const { database_unavailable: checkDatabase, ...otherChecks } = checks;
+    return new BackgroundJob({
+      work: async () => {
+        this.#databaseState = await this.#update(
+          'database_unavailable',
+          this.#databaseState,
+          checkDatabase,
+        );
+        if (this.#databaseState.sinceMs !== null) {
+          return;
+        }
+        for (const [name, check] of Object.entries(otherChecks)) {
+          await this.check(name as AlertName, check);
+        }
+      },
+      intervalMs,
+      onError: (error) =>
+        this.#context.log[retryLogLevel(error)](
+          { event: 'alert_check_failed', err: error },
+          'a check of the alerts failed; will retry',
+        ),
+    });
+  }
+
+  /** Checks an alert whose state is in the database, unless a process has checked it within the last minute. */
+  async check(name: AlertName, check: AlertCheck): Promise<void> {
+    const { db, clock } = this.#context;
+    const state = await claimAlert(db, name, clock());
+    if (state !== null) {
+      await saveAlert(db, name, await this.#update(name, state, check));
+    }
+  }
+
+  async #update(name: AlertName, state: AlertState, check: AlertCheck): Promise<AlertState> {
+    const { clock } = this.#context;
+    const problem = await check();
+    let { sinceMs, text } = state;
+    if (problem === null) {
+      sinceMs = null;
+    } else if (problem !== 'unknown') {
+      sinceMs ??= problem.sinceMs ?? clock();
+      ({ text } = problem);
+    }
+    const isPresent = sinceMs !== null && clock() - sinceMs >= ALERTS[name].delayMs;
+    const changed = { ...state, sinceMs, text };
+    // A problem that has begun counts only after its delay, but one that was announced is over when it has ended.
+    const mustSend = state.isAnnounced ? sinceMs === null : isPresent;
+    if (!mustSend) {
+      return { ...changed, failedAttempts: 0, nextAttemptAtMs: 0 };
+    }
+    return clock() < state.nextAttemptAtMs ? changed : this.#announce(name, changed);
+  }
+
+  async #announce(name: AlertName, state: AlertState): Promise<AlertState> {
+    const { send, siteName, clock, log } = this.#context;
+    const isOver = state.sinceMs === null;
+    const { title } = ALERTS[name];
+    const failure = await send({
+      alert: name,
+      state: isOver ? 'over' : 'begins',
+      title: isOver ? `Over: ${title}` : title,
+      text: `${isOver ? `It was: ${state.text}` : state.text} (${siteName})`,
+      sinceMs: state.sinceMs ?? clock(),
+    });
+    if (failure === null) {
+      return { ...state, isAnnounced: !isOver, failedAttempts: 0, nextAttemptAtMs: 0 };
+    }
+    const failedAttempts = state.failedAttempts + 1;
+    if (failedAttempts === 1) {
+      log.warn(
+        { event: 'alert_not_sent', alert: name, reason: failure },
+        'cannot send an alert to ALERT_URL; will retry',
+      );
+    }
+    const backoffMs = computeBackoffMs(failedAttempts, { initialMs: 60_000, maxMs: 30 * 60_000 });
+    return { ...state, failedAttempts, nextAttemptAtMs: clock() + backoffMs };
+  }
+}
+
+const NO_PROBLEM: AlertState = {
+  sinceMs: null,
+  text: null,
+  isAnnounced: false,
+  failedAttempts: 0,
+  nextAttemptAtMs: 0,
+};
