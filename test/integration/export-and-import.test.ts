@@ -76,6 +76,24 @@ it('does not import into a database that has rows, and does not change these', a
   expect(await readContent(to)).toEqual(before);
 });
 
+it.runIf(isPostgres)('gives new rows other ids than those of imported rows', async () => {
+  const to = await createDatabase();
+  expect((await importInto(to, archive)).exitCode).toBe(0);
+  const { db } = to;
+  const { rows: tables } = await sql<{ name: string }>`
+    select table_name as name from information_schema.columns
+    where table_schema = current_schema() and column_name = 'id' and is_identity = 'YES'
+  `.execute(db);
+  expect(tables.map(({ name }) => name)).toContain('notifications');
+  for (const { name } of tables) {
+    const { rows } = await sql<{ next: number; greatest: number }>`
+      select nextval(pg_get_serial_sequence(${name}, 'id')) as next, max(id) as greatest
+      from ${sql.table(name)}
+    `.execute(db);
+    expect(Number(rows[0]?.next), name).toBe(Number(rows[0]?.greatest) + 1);
+  }
+});
+
 it('reports the number and the problem of an invalid line, and imports nothing', async () => {
   const validLines = archive.trimEnd().split('\n');
   const findLine = (part: string) => validLines.findIndex((line) => line.includes(part));

@@ -155,7 +155,11 @@ export async function resetSequencesAndAnalyze(tx: Tx): Promise<void> {
   if (isSqlite(tx)) {
     return;
   }
-  for (const table of ['quotes', 'quote_events']) {
+  const { rows: generated } = await sql<{ table: string }>`
+    select table_name as table from information_schema.columns
+    where table_schema = current_schema() and column_name = 'id' and is_identity = 'YES'
+  `.execute(tx);
+  for (const { table } of generated) {
     await sql`
       -- Of an empty table there is no row, so its sequence stays.
       select setval(${`${table}_id_seq`}, max(id))
