@@ -6,8 +6,8 @@ import { deleteChannel } from '../../src/notifications/channel-store.ts';
 import { replaceChannels } from '../../src/notifications/notification-settings.ts';
 import { recordNotifications } from '../../src/notifications/notifications-module.ts';
 import {
-  addNotifications,
   findEarliestDueNotification,
+  insertNotifications,
   listDueNotifications,
   pruneNotifications,
   recordMessage,
@@ -92,7 +92,7 @@ it('changes the channels of a recipient while a payment to them is recorded as c
     { quoteId: quote.quoteId, state: 'ISSUED', source: 'poll' },
   ]);
   await waitForBlockedStatement(database);
-  const change = replaceChannels({ db } as never, pubkey, []);
+  const change = replaceChannels({ db, clock: () => NOW_MS } as never, pubkey, []);
   await waitForBlockedStatement(database, 2);
   await unlock();
   await recording;
@@ -138,7 +138,7 @@ async function addDueNotifications(channel: string): Promise<number[]> {
     dueAtMs: NOW_MS,
     giveUpAtMs: NOW_MS + 1,
   }));
-  await transaction(db, (tx) => addNotifications(tx, planned));
+  await transaction(db, (tx) => insertNotifications(tx, planned));
   return (await listDueNotifications(db, channel, NOW_MS)).map(({ id }) => id);
 }
 

@@ -15,7 +15,14 @@ const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 
 describe('planNotifications', () => {
-  const channel = { id: 'channel', kind: 'webhook' as const, pubkey: 'aa', minAmountSat: 10 };
+  const channel = {
+    id: 'channel',
+    kind: 'webhook' as const,
+    pubkey: 'aa',
+    minAmountSat: 10,
+    nextAttemptAtMs: null,
+    notBeforeMs: 0,
+  };
   const payment = {
     quoteRowId: 1,
     pubkey: 'aa',
