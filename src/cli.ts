@@ -15,6 +15,7 @@ import {
   renderReport,
 } from './operator/command.ts';
 import { COMMANDS_USAGE, parseCommand, runOperatorCommand } from './operator/commands.ts';
+import { configCommand } from './operator/config-command.ts';
 import { DOCTOR_USAGE, renderFindings, runDoctor } from './operator/doctor/doctor.ts';
 import { startService } from './service.ts';
 import { VERSION } from './version.ts';
@@ -27,7 +28,7 @@ const DEMO_USAGE = `  demo     demonstrates a payment with a test mint, step by 
 `;
 const USAGE = `Usage: nutpost <command>
 
-${SERVE_USAGE}${MIGRATE_USAGE}${DOCTOR_USAGE}${COMMANDS_USAGE}${backupCommand.usage}${restoreCommand.usage}${DEMO_USAGE}  --version
+${SERVE_USAGE}${MIGRATE_USAGE}${DOCTOR_USAGE}${configCommand.usage}${COMMANDS_USAGE}${backupCommand.usage}${restoreCommand.usage}${DEMO_USAGE}  --version
            prints the version
 `;
 
@@ -42,6 +43,8 @@ async function dispatch(command: string): Promise<void> {
       return migrate();
     case 'doctor':
       return doctor();
+    case 'config':
+      return runConfigCommand(configCommand);
     case 'backup':
       return runConfigCommand(backupCommand);
     case 'restore':

@@ -8,6 +8,7 @@ import { MSAT_PER_SAT, narrowSendableRange } from './quotes/lnurl-pay.ts';
 import { parseUsername } from './recipients/lightning-address.ts';
 import { redact } from './redaction.ts';
 import { normaliseRelayUrl, stripQuery } from './relays/relay-url.ts';
+import { readSettingsFile } from './settings-file.ts';
 
 export type Config = Readonly<ReturnType<typeof buildConfig>>;
 
@@ -29,7 +30,12 @@ export type CommandConfig = Pick<
 
 export type EnvironmentVariables = Readonly<Record<string, string | undefined>>;
 
-/** Throws ConfigError with all missing and invalid settings. */
+/**
+ * Reads the settings from environment variables, and from the file that NUTPOST_ENV names. A variable overrides a line of
+ * the file.
+ *
+ * @throws ConfigError with all missing and invalid settings
+ */
 export function readConfig(env: EnvironmentVariables = process.env): Config {
   return parseConfig(env, { isMintRequired: true });
 }
@@ -230,7 +236,11 @@ const RELAY_URL_PROBLEM =
   'must be a wss:// URL of a public host without user, on port 443 or from 1024 on' +
   ' (ws:// and private hosts need ALLOW_PRIVATE_NETWORKS=true)';
 
-function parseConfig(env: EnvironmentVariables, options: { isMintRequired: boolean }): Config {
+function parseConfig(
+  variables: EnvironmentVariables,
+  options: { isMintRequired: boolean },
+): Config {
+  const env = addSettingsFile(variables);
   const { config, problems } = readSettings(env);
   if (options.isMintRequired && !env['DEFAULT_MINT_URL']?.trim()) {
     problems.push('DEFAULT_MINT_URL is required: the mint of users who have not chosen one');
@@ -242,14 +252,41 @@ function parseConfig(env: EnvironmentVariables, options: { isMintRequired: boole
   return Object.freeze(config);
 }
 
+function addSettingsFile(env: EnvironmentVariables): EnvironmentVariables {
+  const file = env['NUTPOST_ENV'];
+  return file ? { ...readSettingsFile(file), ...env } : env;
+}
+
+/** What applies to a setting: its text if it is set, and its value, which may be a default. */
+export interface EffectiveSetting {
+  name: string;
+  source: 'environment' | 'file' | 'default';
+  text: string | null;
+  value: unknown;
+}
+
+/** Returns all settings, which must be valid, and the file that NUTPOST_ENV names. */
+export function listSettings(env: EnvironmentVariables = process.env): {
+  file: string | null;
+  settings: EffectiveSetting[];
+} {
+  const { settings } = readSettings(addSettingsFile(env));
+  return {
+    file: env['NUTPOST_ENV'] || null,
+    settings: settings.map(({ name, text, value }): EffectiveSetting => {
+      const source = env[name] === undefined ? 'file' : 'environment';
+      return { name, value, text: text ?? null, source: text === undefined ? 'default' : source };
+    }),
+  };
+}
+
 /** Reads a setting. If it is invalid, records a problem and returns undefined; the settings must not be used then. */
 type ReadSetting = <Value>(name: string, schema: z.ZodType<Value>) => Value;
 
 function readSettings(env: EnvironmentVariables) {
-  const names: string[] = [];
+  const settings: { name: string; text: string | undefined; value: unknown }[] = [];
   const problems: string[] = [];
   const read: ReadSetting = <Value>(name: string, schema: z.ZodType<Value>) => {
-    names.push(name);
     // Empty variables count as missing. Files with CRLF add `\r` to each value.
     const text = env[name]?.trim() || undefined;
     const textProblem = text === undefined ? null : findTextProblem(text);
@@ -258,10 +295,11 @@ function readSettings(env: EnvironmentVariables) {
       return undefined as Value;
     }
     const { data, error } = schema.safeParse(text);
+    settings.push({ name, text, value: data });
     problems.push(...(error?.issues.map(({ message }) => redact(`${name} ${message}`)) ?? []));
     return data as Value;
   };
-  return { config: buildConfig(read), names, problems };
+  return { config: buildConfig(read), settings, problems };
 }
 
 /** Returns why a value is invalid for any setting; null if it is not. */
@@ -273,7 +311,8 @@ function findTextProblem(value: string): string | null {
 }
 
 export function listNonEmptyVariables(env: EnvironmentVariables = process.env): string[] {
-  return Object.keys(env).filter((name) => env[name]?.trim());
+  const variables = addSettingsFile(env);
+  return Object.keys(variables).filter((name) => variables[name]?.trim());
 }
 
 /** Returns whether npm started this process. npm forwards signals, also those that the terminal sends to both. */
@@ -469,4 +508,4 @@ function parseOrigin(text: string): string | null {
 }
 
 /** The settings that {@link buildConfig} reads, whatever their values are. */
-export const SETTING_NAMES: readonly string[] = readSettings({}).names;
+export const SETTING_NAMES: readonly string[] = listSettings({}).settings.map(({ name }) => name);

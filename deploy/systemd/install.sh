@@ -7,11 +7,18 @@ set -eu
 umask 022
 
 root=/opt/nutpost
+settings=/etc/nutpost/nutpost.env
 cd "$(dirname "$0")/../.."
 version=$(cat dist/version)
 
 if ! id nutpost >/dev/null 2>&1; then
   useradd --system --user-group --home-dir /var/lib/nutpost --no-create-home --shell /usr/sbin/nologin nutpost
+fi
+
+if [ ! -e $settings ]; then
+  install -d -g nutpost -m 750 "$(dirname $settings)"
+  install -g nutpost -m 640 .env.example $settings
+  sed -i 's|^#DATA_DIR=.*|DATA_DIR=/var/lib/nutpost|; s|^DEFAULT_MINT_URL=|#&|' $settings
 fi
 
 # With this file, the installation is complete.
@@ -42,8 +49,8 @@ select_version() {
 }
 
 is_ready() {
-  systemd-run --quiet --pipe --wait --collect --uid=nutpost --unit=nutpost-health-check --description=nutpost \
-    --property=EnvironmentFile=/etc/nutpost.env /usr/bin/env node $root/current/bin/healthcheck.js >/dev/null 2>&1
+  # shellcheck disable=SC2046
+  env $(grep -E '^(HOST|PORT)=' $settings) node $root/current/bin/healthcheck.js >/dev/null 2>&1
 }
 
 count_restarts() {
@@ -64,7 +71,7 @@ restart_service() {
 previous=$(readlink $root/current || true)
 select_version "$version"
 if ! systemctl is-active --quiet nutpost; then
-  echo "Installed nutpost $version. Start it with: systemctl enable --now nutpost"
+  echo "Installed nutpost $version. Edit $settings, and start it with: systemctl enable --now nutpost"
 elif restart_service; then
   echo "nutpost $version runs."
 else

@@ -1,7 +1,16 @@
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdir, mkdtemp, readFile, readlink, rm, symlink, writeFile } from 'node:fs/promises';
+import {
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  readlink,
+  rm,
+  symlink,
+  writeFile,
+} from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { text } from 'node:stream/consumers';
@@ -16,7 +25,6 @@ import { requestJson } from '../helpers/recipients/recipient-client.ts';
 import { findAssets } from '../helpers/web/find-assets.ts';
 import { installRequiredPrograms } from './documents/example-environment.ts';
 import { parseMarkdown } from './documents/markdown.ts';
-import { FAKE_SYSTEMD_RUN } from './documents/systemd-script.ts';
 
 /** Packs, installs and upgrades the npm package as operators do. */
 
@@ -161,8 +169,8 @@ case $1 in
       while is_running; do sleep 0.1; done
     fi
     command=$(sed -n 's/^ExecStart=//p' ../etc/systemd/system/nutpost.service)
-    mapfile -t settings < ../etc/nutpost.env
-    env -i PATH="$PATH" "\${settings[@]}" setsid $command > ../log 2>&1 < /dev/null &
+    variables=$(sed -n 's/^Environment=//p' ../etc/systemd/system/nutpost.service)
+    env -i PATH="$PATH" $variables setsid $command > ../log 2>&1 < /dev/null &
     echo $! > pid
     ;;
 esac
@@ -176,7 +184,7 @@ class Machine {
   static async create(): Promise<Machine> {
     await installRequiredPrograms();
     const root = path.join(folder, 'machine');
-    for (const name of ['bin', 'etc/systemd/system', 'opt', 'releases', 'tmp']) {
+    for (const name of ['bin', 'etc/systemd/system', 'etc/nutpost', 'opt', 'releases', 'tmp']) {
       await mkdir(path.join(root, name), { recursive: true });
     }
     const mint = await startTestMint();
@@ -187,10 +195,9 @@ class Machine {
       `DATA_DIR=${path.join(root, 'data')}`,
       `PORT=${port}`,
     ];
-    await writeFile(path.join(root, 'etc/nutpost.env'), `${settings.join('\n')}\n`);
+    await writeFile(path.join(root, 'etc/nutpost/nutpost.env'), `${settings.join('\n')}\n`);
     const programs = {
       systemctl: FAKE_SYSTEMCTL,
-      'systemd-run': FAKE_SYSTEMD_RUN,
       runuser: '#!/bin/bash\nshift 3\nexec "$@"\n',
       ...Object.fromEntries(['id', 'chown'].map((name) => [name, '#!/bin/sh\n'])),
     };
@@ -224,7 +231,7 @@ class Machine {
     await mkdir(release);
     await runProgram('cp', ['--archive', unpacked, content]);
     await writeFile(path.join(content, 'dist/version'), version);
-    for (const name of ['install.sh', 'nutpost', 'nutpost.service']) {
+    for (const name of await readdir(path.join(content, 'deploy/systemd'))) {
       const file = path.join(content, 'deploy/systemd', name);
       const script = await readFile(file, 'utf8');
       await writeFile(file, this.#toActual(script));
@@ -272,6 +279,6 @@ class Machine {
       .replaceAll('/opt/nutpost', path.join(this.#root, 'opt'))
       .replaceAll('/usr/local/bin/', `${path.join(this.#root, 'bin')}/`)
       .replaceAll('/etc/', `${path.join(this.#root, 'etc')}/`)
-      .replace(' -o nutpost', '');
+      .replaceAll(/ -[og] nutpost/g, '');
   }
 }

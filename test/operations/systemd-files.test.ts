@@ -1,5 +1,4 @@
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { copyFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -49,66 +48,29 @@ it('the timer has no mistake that systemd finds', async () => {
 });
 
 describe('the script nutpost', () => {
-  it('starts systemd-run with the settings of the service and without the command in the description', async () => {
-    const folder = await useTemporaryFolder();
-    const settings = path.join(folder, 'nutpost.env');
-    await installSystemdScript(folder, {}, { settings, dataDir: '/var/lib/nutpost' });
-    // This fake `systemd-run` prints its arguments and then its input, one per line.
-    await writeFile(path.join(folder, 'systemd-run'), '#!/bin/sh\nprintf "%s\\n" "$@"\ncat\n');
-    const readFakeOutput = async (env: Record<string, string>) => {
-      const script = 'echo a line | nutpost trace "a quote id"';
-      const { stdout } = await runProgram('sh', ['-c', script], {
-        env: { PATH: `${folder}:${process.env['PATH']}`, ...env },
-      });
-      return stdout.trimEnd().split('\n');
+  it('runs a command with the settings of the service, which those of the shell override', async () => {
+    const { start } = await useScript({ PORT: '4000', SITE_NAME: 'Ours' });
+    const readSettings = async (env: Record<string, string>) => {
+      const { settings } = JSON.parse(await text(start(['config', '--json'], env).stdout));
+      const names = ['PORT', 'SITE_NAME'];
+      return settings.flatMap(({ name, value }: Record<string, string>) =>
+        names.includes(name ?? '') ? [value] : [],
+      );
     };
-
-    const output = await readFakeOutput({});
-    expect(output).toContain(`--property=EnvironmentFile=${settings}`);
-    expect(output).toContain('--pipe');
-    // systemd writes the description to the journal. By default, the description is the whole command.
-    expect(output).toContain('--description=nutpost');
-    expect(output.slice(-3)).toEqual(['trace', 'a quote id', 'a line']);
-    const otherSettings = path.join(folder, 'nutpost.new.env');
-    await copyFile(settings, otherSettings);
-    expect(await readFakeOutput({ NUTPOST_ENV: otherSettings })).toContain(
-      `--property=EnvironmentFile=${otherSettings}`,
-    );
-    const withDataDir = await readFakeOutput({ DATA_DIR: 'restored' });
-    expect(withDataDir.slice(withDataDir.indexOf('/usr/bin/env') + 1)).toContain(
-      `DATA_DIR=${path.resolve('restored')}`,
-    );
+    expect(await readSettings({ PORT: '5000' })).toEqual(['Ours', '5000']);
+    const otherSettings = path.join(await useTemporaryFolder(), 'nutpost.env');
+    await writeFile(otherSettings, 'PORT=6000');
+    expect(await readSettings({ NUTPOST_ENV: otherSettings })).toEqual(['nutpost', '6000']);
   });
 
-  it('rejects settings of the shell that would not reach the command', async () => {
-    const { run, settings } = await useScript({ DEFAULT_MINT_URL: 'https://mint.example' });
-    // The script takes the names from .env.example, which has all of them (test/unit/config.test.ts).
-    for (const name of ['HOST', 'DATABASE_URL', 'ZAP_SECRET_KEY']) {
-      expect(await run('--version', { [name]: '1' })).toEqual({
-        code: 2,
-        stderr: expect.stringContaining(`${name} is set in this shell`),
-      });
-    }
-    expect(await run('--version', {})).toEqual({ code: 0, stderr: '' });
-    await writeFile(settings, 'DATABASE_URL=postgres://localhost/nutpost\n');
-    expect(await run('--version', { DATA_DIR: 'restored' })).toEqual({
-      code: 2,
-      stderr: expect.stringContaining('DATA_DIR is set in this shell'),
-    });
-    expect(await run('--version', { NUTPOST_ENV: 'missing.env' })).toEqual({
-      code: 2,
-      stderr: expect.stringContaining('Cannot read the settings in'),
-    });
-  });
-
-  it.each(['SIGTERM', 'SIGHUP'] as const)('stops its command when it gets %s', async (signal) => {
+  it('stops its command when it gets SIGTERM', async () => {
     const { start } = await useScript({ DEFAULT_MINT_URL: 'https://mint.example', PORT: '0' });
-    const script = start('serve', {});
+    const script = start(['serve'], {});
     let log = '';
     for await (const chunk of script.stdout.setEncoding('utf8')) {
       log += chunk;
       if (log.includes('"listening"')) {
-        script.kill(signal);
+        script.kill('SIGTERM');
       }
     }
     // Standard output ends when both the script and the service have exited.
@@ -116,26 +78,18 @@ describe('the script nutpost', () => {
   });
 });
 
-async function useScript(env: Record<string, string>) {
+async function useScript(settings: Record<string, string>) {
   const folder = await useTemporaryFolder();
-  const settings = path.join(folder, 'nutpost.env');
-  await installSystemdScript(folder, env, { settings, dataDir: path.join(folder, 'data') });
+  const dataDir = path.join(folder, 'data');
+  const settingsFile = path.join(folder, 'nutpost.env');
+  await installSystemdScript(folder, settingsFile, { DATA_DIR: dataDir, ...settings });
   const PATH = `${folder}:${path.dirname(process.execPath)}:${process.env['PATH']}`;
-  const start = (command: string, variables: Record<string, string>) => {
-    const child: ChildProcessWithoutNullStreams = spawn('nutpost', [command], {
-      env: { PATH, ...variables },
-      cwd: folder,
-    });
+  const start = (args: string[], env: Record<string, string>) => {
+    const child: ChildProcessWithoutNullStreams = spawn('nutpost', args, { env: { PATH, ...env } });
     onTestFinished(() => void child.kill());
     return child;
   };
-  const run = async (command: string, variables: Record<string, string>) => {
-    const child = start(command, variables);
-    child.stdout.resume();
-    const [stderr, [code]] = await Promise.all([text(child.stderr), once(child, 'close')]);
-    return { code, stderr };
-  };
-  return { start, run, settings };
+  return { start };
 }
 
 async function useTemporaryFolder(): Promise<string> {

@@ -78,12 +78,13 @@ export async function openExampleTerminal(
   }
   await mkdir(path.join(folder, '.bin'));
   const systemEtc = await createTemporaryFolder('etc', cleanup);
-  const settings = path.join(systemEtc, 'nutpost.env');
   const systemLib = await createTemporaryFolder('lib', cleanup);
   const dataDir = path.join(systemLib, 'nutpost');
   if (isOperatorGuide) {
     await symlink(env.DATA_DIR, dataDir);
-    await installSystemdScript(path.join(folder, '.bin'), env, { settings, dataDir });
+    await mkdir(path.join(systemEtc, 'nutpost'));
+    const settings = path.join(systemEtc, 'nutpost/nutpost.env');
+    await installSystemdScript(path.join(folder, '.bin'), settings, env);
   } else {
     await symlink(path.join(ROOT, 'bin/nutpost.js'), path.join(folder, '.bin/nutpost'));
   }

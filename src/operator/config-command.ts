@@ -1,0 +1,61 @@
+import { parseArgs } from 'node:util';
+import { type CommandConfig, type EffectiveSetting, listSettings } from '../config.ts';
+import { fingerprint } from '../sealer.ts';
+import { computeFingerprints } from './backup/backup-manifest.ts';
+import type { CommandReport, ConfigCommand } from './command.ts';
+
+export const configCommand: ConfigCommand = {
+  name: 'config',
+  usage: `  config   prints the value of each setting and where it comes from, with fingerprints of secrets; --json
+           for scripts
+`,
+  parse(args) {
+    const { values } = parseArgs({ args, options: { json: { type: 'boolean', default: false } } });
+    return { run: reportSettings, isJson: values.json };
+  },
+};
+
+async function reportSettings(config: CommandConfig): Promise<CommandReport> {
+  const generated: Record<string, string | undefined> = computeFingerprints(config);
+  const { file, settings } = listSettings();
+  const shown = settings.map((setting) => showSetting(setting, generated[setting.name]));
+  const width = Math.max(...shown.map(({ name }) => name.length));
+  return {
+    isSuccess: true,
+    json: { file, settings: shown },
+    lines: [
+      file === null ? 'No settings file: NUTPOST_ENV is not set.' : `Settings file: ${file}`,
+      ...shown.map(({ name, source, value, fingerprint: hash }) => {
+        const text = [value, hash && `(fingerprint ${hash})`].filter(Boolean).join(' ') || 'none';
+        return `${name.padEnd(width)}  ${source.padEnd('environment'.length)}  ${text}`;
+      }),
+    ],
+  };
+}
+
+interface ShownSetting {
+  name: string;
+  /** `generated`: a secret in a file in DATA_DIR. */
+  source: EffectiveSetting['source'] | 'generated';
+  /** Null if there is none, or if it is a secret. Of a URL that may contain secrets, only the host. */
+  value: string | null;
+  fingerprint: string | null;
+}
+
+function showSetting(
+  { name, source, text, value }: EffectiveSetting,
+  generated: string | undefined,
+): ShownSetting {
+  const shown = text ?? (String(value ?? '') || null);
+  if (name.includes('SECRET')) {
+    const isGenerated = value === null && generated !== undefined;
+    const hash = value === null ? (generated ?? null) : fingerprint(String(value));
+    return { name, source: isGenerated ? 'generated' : source, value: null, fingerprint: hash };
+  }
+  // URLs of mints contain no secrets.
+  if (/(?<!MINT)_URL$/.test(name) && shown !== null) {
+    const { protocol, host } = new URL(shown);
+    return { name, source, value: `${protocol}//${host}`, fingerprint: fingerprint(shown) };
+  }
+  return { name, source, value: shown, fingerprint: null };
+}
