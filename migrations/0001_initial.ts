@@ -35,7 +35,7 @@ async function createUsernames(db: Kysely<unknown>): Promise<void> {
 }
 
 async function createUsers(db: Kysely<unknown>): Promise<void> {
-  const { int, updatableTableOptions } = dialectOf(db);
+  const { int, tableOptions, updatableTableOptions } = dialectOf(db);
   // Each payment updates the recipient's counter, which has no index: a HOT update if the page has free space.
   await sql`
     create table users (
@@ -49,8 +49,16 @@ async function createUsers(db: Kysely<unknown>): Promise<void> {
       blocked_at ${int},
       block_reason text,
       unblocked_at ${int},
+      member_since ${int},
+      member_note text,
       foreign key (name, pubkey) references usernames (name, pubkey)
     ) ${updatableTableOptions}`.execute(db);
+  await sql`
+    create table invitations (
+      code_hash text primary key,
+      note text,
+      expires_at ${int} not null
+    ) ${tableOptions}`.execute(db);
 }
 
 async function createQuotes(db: Kysely<unknown>): Promise<void> {

@@ -22,6 +22,8 @@ export type CommandConfig = Pick<
   | 'alertTarget'
   | 'allowPrivateNetworks'
   | 'allowedMints'
+  | 'publicOrigins'
+  | 'port'
   | 'defaultMintUrl'
   | 'defaultLockQuotes'
 > & {
@@ -76,6 +78,8 @@ function buildConfig(read: ReadSetting) {
     .refine((mints) => mints.length <= 20, { error: 'must name at most 20 mints' });
   /** The only mints that users may choose. Null: any mint. */
   const allowedMints = read('ALLOWED_MINTS', allowedMintsSetting.nullable().default(null));
+  const recipientsSetting = enumSetting(['everyone', 'members']).default('everyone');
+  const membersOnly = read('RECIPIENTS', recipientsSetting) === 'members';
   const secretKeySetting = parsedSetting(parseSecretKey, SECRET_KEY_PROBLEM).nullable();
   const zapSecretKey = read('ZAP_SECRET_KEY', secretKeySetting.default(null));
   const databaseUrl = read('DATABASE_URL', postgresUrlSetting.optional());
@@ -138,6 +142,8 @@ function buildConfig(read: ReadSetting) {
     jwtSecretPrevious: read('JWT_SECRET_PREVIOUS', secretSetting),
     defaultMintUrl,
     allowedMints,
+    /** Whether only members can be paid. */
+    membersOnly,
     defaultLockQuotes: read('DEFAULT_LOCK_QUOTES', booleanSetting.default(false)),
     minSendableMsat: read('MIN_SENDABLE_MSAT', integerSetting(1, MAX_MSAT).default(1_000)),
     maxSendableMsat: read(
@@ -170,6 +176,7 @@ function buildConfig(read: ReadSetting) {
         'USERNAME_RESERVED',
         listSetting(parseUsername, 'is not a valid username, so remove it').default([]),
       ),
+      membersOnly,
       graceMs: read('USERNAME_GRACE_DAYS', integerSetting(0, 3_650).default(30)) * 86_400_000,
     },
     /** Null: with SQLite, the service generates it in the data directory if usernames have a price. */
@@ -459,6 +466,8 @@ function findConflicts(config: Config, env: EnvironmentVariables): string[] {
       usesPostgres && jwtSecret === null,
     'ALLOWED_MINTS must contain DEFAULT_MINT_URL':
       config.defaultMintUrl !== '' && !allowsDefaultMint,
+    'USERNAME_PRICE_SAT must be 0 or unset with RECIPIENTS=members, because the names of members cost nothing':
+      config.membersOnly && hasUsernamePrice,
     'FIAT_CURRENCIES and FIAT_RATE_URL need each other; set both or neither':
       !env['FIAT_CURRENCIES'] !== !env['FIAT_RATE_URL'],
     'JWT_SECRET_PREVIOUS must differ from JWT_SECRET':

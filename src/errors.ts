@@ -16,6 +16,9 @@ export const ERROR_CODES = [
   // The operator has limited the choice of mints.
   'mint_not_allowed',
   'locking_unsupported',
+  // RECIPIENTS=members.
+  'not_a_member',
+  'invitation_invalid',
   'name_invalid',
   'name_reserved',
   'name_taken',

@@ -315,6 +315,7 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
   const recipients = new RecipientDirectory({
     ...shared,
     defaults: { mintUrl: config.defaultMintUrl, lockQuotes: config.defaultLockQuotes },
+    membersOnly: config.membersOnly,
   });
   const notifications =
     notificationSealer !== null

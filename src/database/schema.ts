@@ -35,6 +35,16 @@ export interface DatabaseSchema {
     blocked_at: number | null;
     block_reason: string | null;
     unblocked_at: number | null;
+    /** Null unless the user is a member. Only members can be paid if RECIPIENTS=members. */
+    member_since: number | null;
+    member_note: string | null;
+  };
+  /** What makes a key a member, once. Deleted when it is used. */
+  invitations: {
+    /** SHA-256 of the code in the link. */
+    code_hash: string;
+    note: string | null;
+    expires_at: number;
   };
   quotes: {
     id: Generated<number>;

@@ -1,4 +1,5 @@
 import { infoRoutes } from './api/info.ts';
+import { membershipRoutes } from './api/membership.ts';
 import { notificationRoutes } from './api/notifications.ts';
 import { QuoteSocketServer, type QuoteSocketTiming } from './api/quote-socket-server.ts';
 import { quoteRoutes } from './api/quotes.ts';
@@ -64,6 +65,9 @@ export async function createHttp(context: HttpContext, settings: HttpSettings) {
     await scope.register(quoteRoutes, context);
     await scope.register(userRoutes, context);
     await scope.register(usernameRoutes, context);
+    if (context.usernames.policy.membersOnly) {
+      await scope.register(membershipRoutes, context);
+    }
     if (context.notifications !== null) {
       await scope.register(notificationRoutes, context.notifications);
     }

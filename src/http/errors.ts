@@ -155,6 +155,8 @@ const STATUS_BY_CODE: Record<ErrorCode, number> = {
   mint_unusable: 400,
   mint_not_allowed: 400,
   locking_unsupported: 400,
+  not_a_member: 400,
+  invitation_invalid: 400,
   name_invalid: 400,
   name_reserved: 400,
   name_taken: 409,

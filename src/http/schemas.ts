@@ -35,6 +35,10 @@ const userSchema = z
     name: z.string().optional().describe('The purchased username, if any.'),
     mintUrl: z.url().describe('The mint of future payments.'),
     lockQuote: z.boolean().describe('Whether future quotes are locked to this key (NUT-20).'),
+    member: z
+      .boolean()
+      .optional()
+      .describe('Whether the user can be paid. Absent unless the server is for members.'),
   })
   .meta({ id: 'User', description: 'A user’s settings.' });
 
@@ -42,8 +46,9 @@ export const userResponse = successEnvelope(z.object({ user: userSchema })).meta
   description: 'The user’s current settings.',
 });
 
-export function renderUser({ pubkey, name, mintUrl, lockQuotes }: Recipient) {
-  return success({ user: { pubkey, name: name ?? undefined, mintUrl, lockQuote: lockQuotes } });
+export function renderUser({ pubkey, name, mintUrl, lockQuotes, isMember }: Recipient) {
+  const optional = { name: name ?? undefined, member: isMember ?? undefined };
+  return success({ user: { pubkey, mintUrl, lockQuote: lockQuotes, ...optional } });
 }
 
 export const apiError = z

@@ -30,6 +30,8 @@ export interface CommandContext {
   allowHttpMints: boolean;
   mintPolicy: MintPolicy;
   usernameGraceMs: number;
+  /** The canonical origin, for links. */
+  publicOrigin: string;
   /** What applies to users who chose nothing else. The mint is empty if DEFAULT_MINT_URL is not set. */
   recipientDefaults: { mintUrl: string; lockQuotes: boolean };
   /** Null if ALERT_URL is not set. */
@@ -139,6 +141,15 @@ export function encodeHexKey(text: string): string {
 export function parsePubkey(text: string): string | null {
   const parsed = parseRecipientAddress(encodeHexKey(text));
   return parsed.kind === 'pubkey' ? parsed.pubkey : null;
+}
+
+/** Parses a text about a user or a change, without white space around it. Returns null if the option is missing. */
+export function parseNote(option: string, text: string | undefined): string | null {
+  const note = text?.trim();
+  if (note !== undefined && !/^\P{Cc}{1,500}$/u.test(note)) {
+    throw new UsageError(`${option} must be one line of at most 500 characters.`);
+  }
+  return note ?? null;
 }
 
 /** Parses `--limit`, the number of lines to print. */

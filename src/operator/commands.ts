@@ -14,6 +14,7 @@ import {
   parseArguments,
 } from './command.ts';
 import { importNpubcashCommand } from './import-npubcash/import-npubcash-command.ts';
+import { memberCommand } from './member-command.ts';
 import { paymentsCommand } from './payments-command.ts';
 import { statsCommand } from './stats-command.ts';
 import { traceCommand } from './trace/trace-command.ts';
@@ -27,6 +28,7 @@ const COMMANDS: readonly OperatorCommand[] = [
   statsCommand,
   userCommand,
   nameCommand,
+  memberCommand,
   treasuryCommand,
   auditCommand,
   alertCommand,
@@ -67,6 +69,7 @@ export async function runOperatorCommand(
         },
         allowHttpMints: allowPrivateNetworks,
         usernameGraceMs: config.usernames.graceMs,
+        publicOrigin: config.publicOrigins[0] ?? `http://localhost:${config.port}`,
         mintPolicy: new MintPolicy({
           defaultMintUrl,
           usernameMintUrl: defaultMintUrl,

@@ -8,6 +8,7 @@ import { convertFlags, selectQuotes } from './trace/trace-store.ts';
 
 export interface UserFilter {
   isBlocked: boolean;
+  isMember: boolean;
   /** Only users with payments that are not collected. */
   isUncollected: boolean;
   /** The users' mint; null: any. */
@@ -17,7 +18,7 @@ export interface UserFilter {
 /** Returns a page of users, ordered by key, that begins after a key. `defaultMintUrl`: of users who chose no mint. */
 export async function listUsers(
   db: Db,
-  { isBlocked, isUncollected, mintUrl }: UserFilter,
+  { isBlocked, isMember, isUncollected, mintUrl }: UserFilter,
   page: { afterPubkey: string; limit: number; defaultMintUrl: string },
 ) {
   const userMint = sql`coalesce(mint_url, ${page.defaultMintUrl})`;
@@ -26,6 +27,7 @@ export async function listUsers(
   const conditions = [
     sql`pubkey > ${page.afterPubkey}`,
     ...(isBlocked ? [sql`blocked_at is not null and unblocked_at is null`] : []),
+    ...(isMember ? [sql`member_since is not null`] : []),
     ...(isUncollected ? [sql`exists (select 1 ${uncollected})`] : []),
     ...(mintUrl === null ? [] : [sql`${userMint} = ${mintUrl}`]),
   ];
@@ -37,11 +39,14 @@ export async function listUsers(
     lastPaidAtMs: number | null;
     uncollectedSat: number;
     blockedAtMs: number | null;
+    memberSinceMs: number | null;
+    memberNote: string | null;
   }>`
     select pubkey, name, ${userMint} as "mintUrl", paid_count as "paymentCount",
       last_paid_at as "lastPaidAtMs",
       cast((select coalesce(sum(amount_sat), 0) ${uncollected}) as bigint) as "uncollectedSat",
-      case when unblocked_at is null then blocked_at end as "blockedAtMs"
+      case when unblocked_at is null then blocked_at end as "blockedAtMs",
+      member_since as "memberSinceMs", member_note as "memberNote"
     from users where ${sql.join(conditions, sql` and `)} order by pubkey limit ${page.limit}
   `.execute(db);
   return rows;

@@ -24,6 +24,7 @@ import {
   encodeHexKey,
   type OperatorCommand,
   parseAction,
+  parseNote,
   renderReport,
   requireSingleOperand,
   UsageError,
@@ -42,9 +43,9 @@ import { setUserMint } from './user-mint.ts';
 
 export const userCommand: OperatorCommand = {
   name: 'user',
-  usage: `  user list [--blocked] [--uncollected] [--mint <URL>]
-           lists the users, or those that are blocked, have payments that are not collected, or
-           receive at a mint; --limit <number> lists more than 50, --page continues a list
+  usage: `  user list [--blocked] [--member] [--uncollected] [--mint <URL>]
+           lists the users, or those that are blocked, are members, have payments that are not
+           collected, or receive at a mint; --limit <number> lists more than 50, --page continues a list
   user show <npub | key | name>
            shows the stored data of a user
   user export <npub | key | name>
@@ -66,6 +67,7 @@ export const userCommand: OperatorCommand = {
       options: {
         json: { type: 'boolean' },
         blocked: { type: 'boolean' },
+        member: { type: 'boolean' },
         uncollected: { type: 'boolean' },
         mint: { type: 'string' },
         limit: { type: 'string' },
@@ -87,7 +89,7 @@ export const userCommand: OperatorCommand = {
       throw new UsageError('Give the URL of the mint, too.');
     }
     const identifier = parseUserIdentifier([userText, ...operands]);
-    const reason = parseReason(values.reason);
+    const reason = parseNote('--reason', values.reason);
     return async (context, io) => {
       const { db, actor, clock } = context;
       const nowMs = clock();
@@ -123,7 +125,7 @@ export const userCommand: OperatorCommand = {
 };
 
 const OPTIONS_BY_ACTION = {
-  list: ['blocked', 'uncollected', 'mint', 'limit', 'page'],
+  list: ['blocked', 'member', 'uncollected', 'mint', 'limit', 'page'],
   show: [],
   export: [],
   delete: ['apply'],
@@ -143,14 +145,6 @@ export function parseUserIdentifier(operands: string[]) {
   throw new UsageError(
     'This is not a valid npub, key (hex) or name: it may be cut off or mistyped.',
   );
-}
-
-function parseReason(text: string | undefined): string | null {
-  const reason = text?.trim();
-  if (reason !== undefined && !/^\P{Cc}{1,500}$/u.test(reason)) {
-    throw new UsageError('Give a reason in one line of at most 500 characters.');
-  }
-  return reason ?? null;
 }
 
 /** The report contains the npub of who is buying the name or had it before, for the operator's next command. */
@@ -241,7 +235,7 @@ async function showUser(
     const text = `The database has no data of ${nip19.npubEncode(pubkey)}. The key can be paid anyway.`;
     return { isSuccess: false, json: { outcome: 'not_found', pubkey }, lines: [text] };
   }
-  const { name = null, mintUrl, lockQuotes = null, block, formerBlock } = user ?? {};
+  const { name = null, mintUrl, lockQuotes = null, block, formerBlock, member } = user ?? {};
   const formatAt = (atMs: number) => formatTimeWithDistance(atMs, nowMs);
   const lastPaid = payments.lastPaidAtMs && `, the last at ${formatAt(payments.lastPaidAtMs)}`;
   const locking = lockQuotes ? 'on' : 'off';
@@ -264,6 +258,12 @@ async function showUser(
         ['Payments', `${formatNumber(payments.paymentCount)}${lastPaid ?? ''}`],
         ['Open quotes', `${moreThan}${formatNumber(openQuoteCount)} (not paid yet)`],
         ['Purchases', `${formatNumber(completed)}${inProgress}${failures}`],
+        [
+          'Member',
+          member
+            ? `since ${formatAt(member.sinceMs)}${member.note ? `: ${member.note}` : ''}`
+            : null,
+        ],
         ['Blocked', block ? `yes, ${blockToText(block)}` : 'no'],
         ['Unblocked', unblocked],
       ),

@@ -67,7 +67,10 @@ export async function deleteUserData(tx: Tx, pubkey: string): Promise<UserDeleti
     .execute();
   const { block } = await tx
     .updateTable('users')
-    .set({ name: null, mint_url: null, lock_quotes: null, paid_count: paidCount })
+    .set({
+      ...{ name: null, mint_url: null, lock_quotes: null, paid_count: paidCount },
+      ...{ member_since: null, member_note: null },
+    })
     .where('pubkey', '=', pubkey)
     .returning(sql<number>`case when unblocked_at is null then blocked_at end`.as('block'))
     .executeTakeFirstOrThrow();

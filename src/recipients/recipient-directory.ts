@@ -22,6 +22,8 @@ export interface Recipient {
   readonly name: string | null;
   readonly mintUrl: string;
   readonly lockQuotes: boolean;
+  /** Null if everyone can be paid. */
+  readonly isMember: boolean | null;
 }
 
 export interface ResolvedAddress {
@@ -36,6 +38,8 @@ type RecipientSettings = Pick<Recipient, 'mintUrl' | 'lockQuotes'>;
 interface DirectoryContext {
   db: Db;
   defaults: RecipientSettings;
+  /** Whether only members can be paid. For everyone else, there is no address. */
+  membersOnly?: boolean;
   /** Who changes settings, for the audit trail. Default: the users themselves. */
   audit?: Pick<AuditEvent, 'actor' | 'action'>;
   clock: Clock;
@@ -43,8 +47,8 @@ interface DirectoryContext {
 }
 
 /**
- * Finds recipients by key or Lightning address, and saves their settings. Every key is a recipient, even if the database
- * has no row for it.
+ * Finds recipients by key or Lightning address, and saves their settings. Unless only members can be paid, every key is a
+ * recipient, even if the database has no row for it.
  */
 export class RecipientDirectory {
   readonly #context: DirectoryContext;
@@ -69,13 +73,13 @@ export class RecipientDirectory {
     return this.#toRecipient(pubkey, await findUserByPubkey(this.#context.db, pubkey));
   }
 
-  /** Returns the owner of a username in upper or lower case; null if the name is free or its owner is blocked. */
+  /** Returns the owner of a username in upper or lower case; null if nobody can be paid by this name. */
   async findByName(text: string): Promise<Recipient | null> {
     const name = parseUsername(text);
-    return name === null ? null : this.#findUnblocked({ kind: 'name', name });
+    return name === null ? null : this.#findPayable({ kind: 'name', name });
   }
 
-  /** Throws the same RequestError if the address names no recipient or a blocked recipient. */
+  /** Throws the same RequestError if the address names no recipient or one that cannot be paid. */
   async resolveAddress(localPart: string): Promise<ResolvedAddress> {
     const { account, tag } = splitAddressTag(localPart);
     const recipient = this.#cache.get(account) ?? (await this.#readRecipient(account));
@@ -84,7 +88,7 @@ export class RecipientDirectory {
 
   async #readRecipient(account: string): Promise<Recipient> {
     const invalidationsBefore = this.#invalidationCount;
-    const recipient = await this.#findUnblocked(parseRecipientAddress(account));
+    const recipient = await this.#findPayable(parseRecipientAddress(account));
     if (recipient === null) {
       throw new RequestError('invalid', 'Recipient unavailable.');
     }
@@ -138,8 +142,8 @@ export class RecipientDirectory {
     }
   }
 
-  /** Returns null if the address names no recipient or a blocked one. Throws RequestError if an npub is malformed. */
-  async #findUnblocked(address: RecipientAddress): Promise<Recipient | null> {
+  /** Returns null if the address names no recipient, a blocked one, or one that is not a member. Throws RequestError if an npub is malformed. */
+  async #findPayable(address: RecipientAddress): Promise<Recipient | null> {
     const { db } = this.#context;
     switch (address.kind) {
       case 'invalid_npub':
@@ -148,22 +152,27 @@ export class RecipientDirectory {
         return null;
       case 'pubkey': {
         const user = await findUserByPubkey(db, address.pubkey);
-        return user?.block ? null : this.#toRecipient(address.pubkey, user);
+        return this.#isPayable(user) ? this.#toRecipient(address.pubkey, user) : null;
       }
       case 'name': {
         const user = await findUserByName(db, address.name);
-        return user === null || user.block ? null : this.#toRecipient(user.pubkey, user);
+        return user !== null && this.#isPayable(user) ? this.#toRecipient(user.pubkey, user) : null;
       }
     }
   }
 
+  #isPayable(user: StoredUser | null): boolean {
+    return !user?.block && (!this.#context.membersOnly || Boolean(user?.member));
+  }
+
   #toRecipient(pubkey: string, user: StoredUser | null): Recipient {
-    const { defaults } = this.#context;
+    const { defaults, membersOnly } = this.#context;
     return {
       pubkey,
       name: user?.name ?? null,
       mintUrl: user?.mintUrl ?? defaults.mintUrl,
       lockQuotes: user?.lockQuotes ?? defaults.lockQuotes,
+      isMember: membersOnly ? Boolean(user?.member) : null,
     };
   }
 }

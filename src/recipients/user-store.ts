@@ -7,6 +7,11 @@ export interface RecipientBlock {
   reason: string | null;
 }
 
+interface Membership {
+  sinceMs: number;
+  note: string | null;
+}
+
 /** A row of `users`. If a setting is null, the operator's default applies. */
 export interface StoredUser {
   pubkey: string;
@@ -16,6 +21,7 @@ export interface StoredUser {
   block: RecipientBlock | null;
   /** The last block, if the operator has lifted it. */
   formerBlock: (RecipientBlock & { untilMs: number }) | null;
+  member: Membership | null;
 }
 
 /** Numbers and dates a recipient's payments. The current transaction has locked its row. */
@@ -139,17 +145,20 @@ async function findUser(db: Db, column: 'pubkey' | 'name', value: string) {
       'blocked_at as sinceMs',
       'block_reason as reason',
       'unblocked_at as untilMs',
+      'member_since',
+      'member_note',
     ])
     .where(column, '=', value)
     .executeTakeFirst();
   if (row === undefined) {
     return null;
   }
-  const { lock_quotes, sinceMs, untilMs, reason, ...user } = row;
+  const { lock_quotes, sinceMs, untilMs, reason, member_since, member_note, ...user } = row;
   return {
     ...user,
     lockQuotes: lock_quotes === null ? null : lock_quotes === 1,
     block: sinceMs === null || untilMs !== null ? null : { sinceMs, reason },
+    member: member_since === null ? null : { sinceMs: member_since, note: member_note },
     formerBlock: sinceMs === null || untilMs === null ? null : { sinceMs, untilMs, reason },
   };
 }

@@ -25,6 +25,8 @@ export interface UsernamePolicy {
   mintUrl: string;
   reserved: readonly string[];
   graceMs: number;
+  /** Whether only members can be paid, and have names. */
+  membersOnly?: boolean;
 }
 
 export interface UsernameContext {
@@ -66,9 +68,13 @@ export async function registerUsername(
       'A username must have 3 to 64 letters and digits, and must not look like a key (npub1..., nsec1...).',
     );
   }
-  // A blocked recipient cannot be paid, so a name would be useless.
-  if ((await findUserByPubkey(db, pubkey))?.block) {
+  // Who cannot be paid has no use for a name.
+  const user = await findUserByPubkey(db, pubkey);
+  if (user?.block) {
     throw new RequestError('invalid', 'This key cannot have a username here.');
+  }
+  if (policy.membersOnly && !user?.member) {
+    throw new RequestError('not_a_member', 'This server is for members.');
   }
   const claim = decideClaim(await findUsername(db, name), pubkey, clock());
   switch (claim) {

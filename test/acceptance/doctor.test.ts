@@ -149,6 +149,17 @@ describe('nutpost doctor while the service runs', () => {
     );
   });
 
+  it('requests the address of a member if the server is for members', async () => {
+    const envForMembers = { ...env, RECIPIENTS: 'members', USERNAME_PRICE_SAT: '0' };
+    const withoutMembers = findingCodesOf(await listFindings(envForMembers));
+    expect(withoutMembers).toContain('warning settings.members');
+    expect(withoutMembers).not.toContain('ok origin.reachable');
+    await runNutpostCommand(['member', 'add', prepared.alice.npub], env);
+    const withMember = findingCodesOf(await listFindings(envForMembers));
+    expect(withMember).not.toContain('warning settings.members');
+    expect(withMember).toContain('ok origin.reachable');
+  });
+
   // Last, because the other tests expect no such problems.
   it('reports mints of users that do not respond, and a proxy that TRUST_PROXY does not contain', async () => {
     const wallet = new RecipientClient(origin);

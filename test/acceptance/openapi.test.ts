@@ -15,7 +15,11 @@ const DESCRIPTION_PATH = '/api/v2/openapi.json';
 /** Only the last test exceeds the limit of documents. */
 const clock = new TestClock();
 
-const environment = useTestEnvironment({ overrides: { monotonicMs: clock.now } });
+/** With all routes. */
+const environment = useTestEnvironment({
+  env: { RECIPIENTS: 'members' },
+  overrides: { monotonicMs: clock.now },
+});
 // biome-ignore lint/suspicious/noExplicitAny: these tests check the content of the document.
 let description: any;
 

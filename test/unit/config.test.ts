@@ -240,6 +240,10 @@ describe('readConfig', () => {
     ],
     [{ SITE_MINTS: 'http://a.example' }, /^SITE_MINTS is invalid: 'http:\/\/a.example' must be an/],
     [{ ALLOWED_MINTS: 'https://other.example' }, /^ALLOWED_MINTS must contain DEFAULT_MINT_URL/],
+    [
+      { RECIPIENTS: 'members', USERNAME_PRICE_SAT: '21' },
+      /^USERNAME_PRICE_SAT must be 0 or unset with RECIPIENTS=members/,
+    ],
     [{ FIAT_CURRENCIES: 'EUR' }, /^FIAT_CURRENCIES and FIAT_RATE_URL need each other/],
     [{ FIAT_CURRENCIES: 'EUR,euro' }, /^FIAT_CURRENCIES is invalid: 'euro' is not the code of a c/],
     [{ FIAT_RATE_URL: 'http://rates.example' }, /^FIAT_RATE_URL must be an https:\/\/ URL/],

@@ -11,6 +11,7 @@ interface HomePageData {
   /** 0: usernames are free; null: usernames are not for sale. */
   usernamePriceSat: number | null;
   hasZaps: boolean;
+  membersOnly: boolean;
   /** What the payer entered. */
   recipient: string;
   problem: Message | null;
@@ -57,7 +58,7 @@ export function homePage(language: PageLanguage, data: HomePageData): Page {
       <//>
       <div class="columns">
         <${Section} title=${t('home.receive')}>
-          <p>${t('home.receiveText')}</p>
+          <p>${t(data.membersOnly ? 'home.membersOnly' : 'home.receiveText')}</p>
           <p><a class="button" href=${link('/account')}>${t('site.account')}</a></p>
         <//>
         <${Section} title=${t('home.offers')}>

@@ -119,6 +119,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
       host: publicOrigins.getHost(origin),
       usernamePriceSat: context.usernames.policy.priceSat,
       hasZaps: context.hasZaps,
+      membersOnly: context.usernames.policy.membersOnly ?? false,
       ...form,
     };
     return sendPage(reply, web, (language) => homePage(language, data));
@@ -172,7 +173,8 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
   /** Returns the username if a visitor can get it, as the API also says. */
   const findFreeName = async (username: string) => {
     const { name, obstacle } = await checkUsernameAvailability(context.usernames, username);
-    return obstacle === null ? name : null;
+    // On a server for members, a visitor cannot get a name.
+    return obstacle === null && !context.usernames.policy.membersOnly ? name : null;
   };
 
   /** A payment link contains the amount, the comment, or both. */

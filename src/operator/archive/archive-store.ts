@@ -10,6 +10,7 @@ import type { Tx } from '../../database/transaction.ts';
 export const ARCHIVE_TABLES = [
   'usernames',
   'users',
+  'invitations',
   'mints',
   'relays',
   'quotes',

@@ -1,3 +1,4 @@
+import { npubEncode } from 'nostr-tools/nip19';
 import type { GuardedFetch } from '../../net/guarded-fetch.ts';
 import type { HttpResponse } from '../../net/http-client.ts';
 import { toDisplayText } from '../../untrusted-text.ts';
@@ -9,14 +10,21 @@ import { type Finding, getUnreachableAdvice, ok, problem, warning } from './find
  * null if users of the default mint cannot receive zaps. While the service is stopped, problems are only warnings.
  */
 export async function checkOrigins(
-  options: { origins: readonly string[]; zapPubkey: string | null; isServiceStopped: boolean },
+  options: {
+    origins: readonly string[];
+    /** A recipient; null: any key. */
+    probePubkey: string | null;
+    zapPubkey: string | null;
+    isServiceStopped: boolean;
+  },
   fetch: Pick<GuardedFetch, 'request'>,
 ): Promise<Finding[]> {
-  const { origins, zapPubkey, isServiceStopped } = options;
+  const { origins, probePubkey, zapPubkey, isServiceStopped } = options;
+  const npub = probePubkey === null ? PROBE_NPUB : npubEncode(probePubkey);
   return Promise.all(
     origins.map(async (origin) => {
       const response = await fetch.request({
-        url: `${origin}/.well-known/lnurlp/${PROBE_NPUB}`,
+        url: `${origin}/.well-known/lnurlp/${npub}`,
         // A response of nutpost is below 1 kB, but the origin may lead to another server.
         maxBodyBytes: 1024 * 1024,
       });
@@ -28,7 +36,7 @@ export async function checkOrigins(
   );
 }
 
-/** The public key of the secret key 1. Every key has a Lightning address, but no user has this key. */
+/** The public key of the secret key 1. Unless the service is for members, every key has an address. No user has this one. */
 const PROBE_NPUB = 'npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d';
 
 const START_SERVICE_ADVICE =

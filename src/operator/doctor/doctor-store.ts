@@ -97,6 +97,15 @@ async function readServiceState(db: Db, { defaultMintUrl, allowedMints }: MintSe
     .where('mint_url', 'is', null)
     .where('lock_quotes', '=', 1)
     .executeTakeFirstOrThrow();
+  const member = await db
+    .selectFrom('users')
+    .select('pubkey')
+    .where('member_since', 'is not', null)
+    .where((eb) => eb.or([eb('blocked_at', 'is', null), eb('unblocked_at', 'is not', null)]))
+    // Whether zaps are supported may depend on the mint, so that of most users comes first.
+    .orderBy(sql`mint_url is not null`)
+    .limit(1)
+    .executeTakeFirst();
   const failing = new Set(await listFailingMints(db));
   const watchedMints = (await listWatchedMints(db)).map(({ mintUrl }) => mintUrl);
   return {
@@ -108,6 +117,7 @@ async function readServiceState(db: Db, { defaultMintUrl, allowedMints }: MintSe
     /** First those that did not answer their last poll. */
     watchedMints: watchedMints.toSorted((a, b) => Number(failing.has(b)) - Number(failing.has(a))),
     usersAtOtherMints: allowedMints === null ? [] : await listUsersAtOtherMints(db, allowedMints),
+    memberPubkey: member?.pubkey ?? null,
     expiringEcash: await listExpiringEcash(db, Date.now() + EXPIRY_WARNING_MS),
   };
 }

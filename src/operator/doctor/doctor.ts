@@ -26,7 +26,7 @@ import {
 import { checkOrigins } from './check-origins.ts';
 import { checkRelays } from './check-relays.ts';
 import { checkFiles, checkPorts, checkSettings, checkUnknownSettings } from './check-settings.ts';
-import { type Finding, type FindingArea, problem } from './finding.ts';
+import { type Finding, type FindingArea, problem, warning } from './finding.ts';
 
 export const DOCTOR_USAGE = `  doctor   checks everything that the service needs and says how to fix problems; works before the
            first start and while the service runs; --json for scripts
@@ -93,6 +93,9 @@ async function checkDatabaseAndNetwork(config: Config): Promise<Finding[]> {
   const userMintClient = new MintClient({ fetch, clock: Date.now });
   // With PORT=0 the system chooses the port.
   const localOrigins = port === 0 ? [] : [`http://localhost:${port}`];
+  const usedOrigins = publicOrigins.length === 0 ? localOrigins : publicOrigins;
+  const memberPubkey = config.membersOnly ? serviceState?.memberPubkey : undefined;
+  const members = memberPubkey === null ? [NO_MEMBERS] : [];
   try {
     const [mints, userMints, relays, alerts, origins] = await Promise.all([
       checkMints(config, mintPolicy, mintClient, serviceState),
@@ -101,7 +104,9 @@ async function checkDatabaseAndNetwork(config: Config): Promise<Finding[]> {
       checkAlertTarget(config.alertTarget, originsFetch),
       checkOrigins(
         {
-          origins: publicOrigins.length === 0 ? localOrigins : publicOrigins,
+          // Without members, there is no address to request.
+          origins: memberPubkey === null ? [] : usedOrigins,
+          probePubkey: memberPubkey ?? null,
           zapPubkey: (mintPolicy.hasZapReceipts(defaultMintUrl) && signer?.pubkey) || null,
           isServiceStopped,
         },
@@ -110,7 +115,7 @@ async function checkDatabaseAndNetwork(config: Config): Promise<Finding[]> {
     ]);
     const otherMints = checkUsersAtOtherMints(serviceState?.usersAtOtherMints ?? []);
     const ecash = checkExpiringEcash(serviceState?.expiringEcash ?? [], Date.now());
-    const localFindings = [...alerts, ...ports, ...database.findings, ...clockFindings];
+    const localFindings = [...alerts, ...ports, ...members, ...database.findings, ...clockFindings];
     return [
       ...localFindings,
       ...mints,
@@ -124,6 +129,12 @@ async function checkDatabaseAndNetwork(config: Config): Promise<Finding[]> {
     await Promise.all([fetch.close(), originsFetch.close(), egress.close()]);
   }
 }
+
+const NO_MEMBERS = warning(
+  'settings.members',
+  'RECIPIENTS=members, but there are no members who can be paid',
+  'Add members with `nutpost member add` or `import`, or invite them. The origins were not checked.',
+);
 
 /** Returns false if the database fails, because running processes then cannot renew their leases in it. */
 function isEveryProcessStopped({ serviceState, findings }: DatabaseReport): boolean {

@@ -31,6 +31,8 @@ const ROWS_BY_TABLE = {
       paid_count: 3,
       last_paid_at: PAST_TIME_MS,
       listed_until: PAST_TIME_MS + 1_000,
+      member_since: PAST_TIME_MS,
+      member_note: 'plays the tuba',
     },
     {
       pubkey: BLOCKED_RECIPIENT,
@@ -39,6 +41,7 @@ const ROWS_BY_TABLE = {
       block_reason: 'a "reason",\tor two \\ 🐌',
     },
   ],
+  invitations: [{ code_hash: 'ab'.repeat(32), note: 'a friend', expires_at: FAR_FUTURE_MS }],
   mints: [
     { url: 'https://a.example', info: '{"mintsBolt11Sat":true}', fetched_at: PAST_TIME_MS },
     { url: 'https://b.example', info: '{}', fetched_at: FAR_FUTURE_MS },

@@ -49,6 +49,7 @@ export function createCommandContext(
     actor: TEST_ACTOR,
     reservedNames: [],
     allowHttpMints: true,
+    publicOrigin: 'https://pay.example',
     usernameGraceMs: 30 * 24 * 60 * 60_000,
     mintPolicy: createMintPolicy(TEST_DEFAULT_MINT_URL, { allowPrivateNetworks: true }),
     recipientDefaults: { mintUrl: TEST_DEFAULT_MINT_URL, lockQuotes: false },

@@ -100,7 +100,7 @@ describe('checkOrigins', () => {
 
   const checkOriginWith = (response: HttpResponse, { isServiceStopped = false } = {}) =>
     checkOrigins(
-      { origins: [ORIGIN], zapPubkey: null, isServiceStopped },
+      { origins: [ORIGIN], probePubkey: null, zapPubkey: null, isServiceStopped },
       { request: async () => response },
     );
 

@@ -7,6 +7,7 @@ import { ApiClient, type User } from './api-client.ts';
 import { CollectSection } from './collect-section.tsx';
 import { countEcash, EcashSection, useHoldings } from './ecash-section.tsx';
 import { Button, Problem, useFocusOnChange, useLoaded } from './elements.tsx';
+import { InvitationSection } from './invitation-section.tsx';
 import { MintSection, type OfferedMint } from './mint-section.tsx';
 import { NotificationsSection } from './notifications-section.tsx';
 import { PaymentsSections } from './payments-section.tsx';
@@ -121,17 +122,19 @@ type SectionsProps = AccountSession &
 
 function Sections(props: SectionsProps) {
   const holdings = useHoldings(props.user.pubkey);
+  const isExcluded = props.user.member === false;
   // The section with the ecash would move those that are there already.
   return holdings === null ? (
     <p class="loading">{t('account.loading')}</p>
   ) : (
     <>
+      {isExcluded && <InvitationSection {...props} />}
       <PaymentsSections {...props}>
         <EcashSection {...props.user} holdings={holdings} />
-        <AddressesSection {...props} />
+        {!isExcluded && <AddressesSection {...props} />}
       </PaymentsSections>
       <CollectSection {...props} />
-      <UsernameSection {...props} />
+      {!isExcluded && <UsernameSection {...props} />}
       <MintSection {...props} />
       <NotificationsSection {...props} />
     </>

@@ -15,6 +15,8 @@ export interface User {
   name?: string;
   mintUrl: string;
   lockQuote: boolean;
+  /** Only on a server for members. */
+  member?: boolean;
 }
 
 /** A response with an error. The message is a sentence for the user. */

@@ -10,6 +10,8 @@ import { ApiError } from './api-client.ts';
 const TEXTS: { readonly [code in ErrorCode]?: TextKey } = {
   locking_unsupported: 'account.lockingUnsupported',
   mint_not_allowed: 'account.mintNotAllowed',
+  not_a_member: 'account.membersOnly',
+  invitation_invalid: 'account.invitationInvalid',
   name_invalid: 'account.nameInvalid',
   name_reserved: 'account.nameReserved',
   name_taken: 'account.nameOfOther',
