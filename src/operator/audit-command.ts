@@ -6,9 +6,10 @@ import {
   type CommandContext,
   type OperatorCommand,
   parseLimit,
+  parsePageId,
   parseTime,
   renderReport,
-  UsageError,
+  reportPage,
 } from './command.ts';
 import { formatFields, formatJsonLine, formatTime, pubkeyToText } from './format.ts';
 import { parseUserIdentifier } from './user-command.ts';
@@ -34,28 +35,16 @@ export const auditCommand: OperatorCommand = {
     const identifier = positionals.length === 0 ? null : parseUserIdentifier(positionals);
     const limit = parseLimit(values.limit);
     const sinceMs = parseTime('--since', values.since);
-    const beforeId = parsePage(values.page);
+    const beforeId = parsePageId(values.page);
     return async ({ db, clock }) => {
       const about = identifier && (await findSubject(db, identifier));
       const rows = await listAuditEvents(db, { about, sinceMs, beforeId }, limit + 1);
-      const events = rows.slice(0, limit);
-      const nextPage = rows.length > limit ? events.at(-1)?.id : undefined;
-      const lines = events.length === 0 ? ['No changes.'] : events.flatMap(eventToLines);
-      if (nextPage !== undefined) {
-        lines.push(`There are more: repeat the command with --page ${nextPage}`);
-      }
-      const json = { nowMs: clock(), events, nextPage };
-      return renderReport({ isSuccess: true, json, lines }, values.json);
+      const page = { name: 'events', limit, nowMs: clock() };
+      const report = reportPage(rows, page, ({ id }) => `${id}`, eventToLines);
+      return renderReport(report, values.json);
     };
   },
 };
-
-function parsePage(text: string | undefined): number | null {
-  if (text !== undefined && !/^\d{1,15}$/.test(text)) {
-    throw new UsageError(`--page must be what the previous page printed (got '${text}').`);
-  }
-  return text === undefined ? null : Number(text);
-}
 
 /** Returns the key and the name; the key is null if no user has the name. */
 async function findSubject(

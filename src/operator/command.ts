@@ -152,6 +152,14 @@ export function parseNote(option: string, text: string | undefined): string | nu
   return note ?? null;
 }
 
+/** Parses `--page` of a list that is ordered by time. Returns the id of the last row before the page, or null. */
+export function parsePageId(text: string | undefined): number | null {
+  if (text !== undefined && !/^\d{1,15}$/.test(text)) {
+    throw new UsageError(`--page must be what the previous page printed (got '${text}').`);
+  }
+  return text === undefined ? null : Number(text);
+}
+
 /** Parses `--limit`, the number of lines to print. */
 export function parseLimit(text: string): number {
   if (!/^[1-9]\d{0,4}$/.test(text)) {
@@ -190,6 +198,28 @@ export interface CommandReport {
   isSuccess: boolean;
   json: object;
   lines: string[];
+}
+
+/**
+ * Reports a page of a list. There are more rows than `limit` if the list continues after it.
+ *
+ * @param name of the rows, in the plural
+ * @param toPageOption returns what `--page` takes to continue the list after a row
+ */
+export function reportPage<Row>(
+  rows: readonly Row[],
+  { name, limit, nowMs }: { name: string; limit: number; nowMs: number },
+  toPageOption: (row: Row) => string,
+  toLines: (row: Row) => string | string[],
+): CommandReport {
+  const page = rows.slice(0, limit);
+  const last = rows.length > limit ? page.at(-1) : undefined;
+  const nextPage = last && toPageOption(last);
+  const lines = page.length === 0 ? [`No ${name}.`] : page.flatMap(toLines);
+  if (nextPage !== undefined) {
+    lines.push(`There are more: repeat the command with --page ${nextPage}`);
+  }
+  return { isSuccess: true, json: { nowMs, [name]: page, nextPage }, lines };
 }
 
 /** Renders a report. Only the lines of a failure go to standard error. */

@@ -64,12 +64,11 @@ export const memberCommand: OperatorCommand = {
     }
     const operand = requireSingleOperand(operands, 'Give one npub or key (hex), or one file.');
     const isImport = action === 'import';
-    const change = action === 'remove' ? removeMember : addMember;
     return async (context, io) => {
       const rows = isImport
         ? await readCsv(operand, io, ['npub', 'name', 'note'])
         : [{ npub: operand, name, note }];
-      const apply = (tx: Tx, row: MemberRow) => change(tx, context, row);
+      const apply = (tx: Tx, row: MemberRow) => changeMember(tx, context, action !== 'remove', row);
       const report = await applyRows(context.db, rows, isApplied || !isImport, apply);
       return renderReport(report, isJson);
     };
@@ -91,37 +90,29 @@ interface MemberRow {
   note?: string;
 }
 
-async function addMember(
-  tx: Tx,
-  context: CommandContext,
-  { npub = '', name = '', note = '' }: MemberRow,
-): Promise<RowResult> {
-  const result = await changeMember(tx, context, npub, { isMember: true, note: note || null });
-  const naming =
-    name === '' || !result.isDone ? null : await assignUsername(tx, context, { name, npub });
-  return naming?.isDone === false ? naming : result;
-}
-
-async function removeMember(tx: Tx, context: CommandContext, { npub = '' }: MemberRow) {
-  return changeMember(tx, context, npub, { isMember: false, note: null });
-}
-
+/** Adds a member, with a name unless that is empty, or removes one. */
 async function changeMember(
   tx: Tx,
-  { actor, clock }: CommandContext,
-  npub: string,
-  change: { isMember: boolean; note: string | null },
+  context: CommandContext,
+  isMember: boolean,
+  { npub = '', name = '', note = '' }: MemberRow,
 ): Promise<RowResult> {
   const pubkey = parsePubkey(npub);
   if (pubkey === null) {
     return { isDone: false, text: `${npub} is not a valid npub or key (hex).` };
   }
-  const action = change.isMember ? 'member add' : 'member remove';
-  await changeMembership(tx, { ...change, pubkey, actor, action, nowMs: clock() });
-  const name = (await findUserByPubkey(tx, pubkey))?.name ?? null;
-  const advice = name === null ? '' : ` and keeps the name: \`nutpost name release\` takes it away`;
-  const text = change.isMember ? 'is a member' : `is no member${advice}`;
-  return { isDone: true, text: `${pubkeyToText(pubkey, name)} ${text}.` };
+  const { actor, clock } = context;
+  const action = isMember ? 'member add' : 'member remove';
+  const change = { pubkey, isMember, note: note || null, actor, action, nowMs: clock() } as const;
+  await changeMembership(tx, change);
+  const naming = name === '' ? null : await assignUsername(tx, context, { name, npub });
+  if (naming?.isDone === false) {
+    return naming;
+  }
+  const storedName = (await findUserByPubkey(tx, pubkey))?.name ?? null;
+  const keepsName = storedName === null ? '' : ' and keeps the name';
+  const text = isMember ? 'is a member' : `is no member${keepsName}`;
+  return { isDone: true, text: `${pubkeyToText(pubkey, storedName)} ${text}.` };
 }
 
 async function invite(

@@ -5,8 +5,10 @@ import {
   parseAmountSat,
   parseLimit,
   parseMintOption,
+  parsePageId,
   parseTime,
   renderReport,
+  reportPage,
   UsageError,
 } from './command.ts';
 import { pubkeyToText } from './format.ts';
@@ -39,33 +41,26 @@ export const paymentsCommand: OperatorCommand = {
       minSat: parseAmountSat(values.min, '--min'),
       mintUrl: parseMintOption(values.mint),
       state: parseState(values.state),
-      before: parsePage(values.page),
+      beforeId: parsePageId(values.page),
     };
     return async ({ db, clock }) => {
       const rows = await listPayments(db, filter, limit + 1);
-      const page = rows.slice(0, limit);
-      const last = rows.length > limit ? page.at(-1) : undefined;
-      const nextPage = last && `${last.paidAtMs}-${last.id}`;
-      const payments = page.map(({ recipientName, ...quote }) => ({
-        ...redactQuote(quote, false),
-        recipientName,
-      }));
-      const lines = payments.map((payment) => {
-        const recipient = pubkeyToText(payment.pubkey, payment.recipientName);
-        const text = quoteToText(payment, payment.paidAtMs ?? payment.createdAtMs).trimStart();
-        return `${text}  ${recipient}  ${payment.mintUrl}`;
+      const page = { name: 'payments', limit, nowMs: clock() };
+      // Without the ids of unlocked quotes, which are as good as money.
+      const payments = rows.map(({ id, recipientName, ...quote }) => {
+        return { id, recipientName, ...redactQuote({ id, ...quote }, false) };
       });
-      return renderReport(
-        {
-          isSuccess: true,
-          json: { nowMs: clock(), payments, nextPage },
-          lines: [
-            ...(lines.length === 0 ? ['No payments.'] : lines),
-            ...(nextPage ? [`There are more: repeat the command with --page ${nextPage}`] : []),
-          ],
+      const report = reportPage(
+        payments,
+        page,
+        ({ id }) => `${id}`,
+        (payment) => {
+          const text = quoteToText(payment, payment.paidAtMs ?? payment.createdAtMs).trimStart();
+          const recipient = pubkeyToText(payment.pubkey, payment.recipientName);
+          return `${text}  ${recipient}  ${payment.mintUrl}`;
         },
-        values.json,
       );
+      return renderReport(report, values.json);
     };
   },
 };
@@ -77,15 +72,4 @@ function parseState(text: string | undefined): PaidQuoteState | null {
     throw new UsageError(`--state must be one of ${states.join(', ')} (got '${text}').`);
   }
   return state;
-}
-
-function parsePage(text: string | undefined) {
-  if (text === undefined) {
-    return null;
-  }
-  const [, paidAtMs, id] = /^(\d{1,15})-(\d{1,15})$/.exec(text) ?? [];
-  if (id === undefined) {
-    throw new UsageError(`--page must be what the previous page printed (got '${text}').`);
-  }
-  return { paidAtMs: Number(paidAtMs), id: Number(id) };
 }

@@ -52,19 +52,19 @@ export async function listUsers(
   return rows;
 }
 
-/** Null sets no condition. `before`: the last payment of the previous page. */
+/** Null sets no condition. `beforeId`: of the last payment of the previous page. */
 export interface PaymentFilter {
   sinceMs: number | null;
   minSat: number | null;
   mintUrl: string | null;
   state: PaidQuoteState | null;
-  before: { paidAtMs: number; id: number } | null;
+  beforeId: number | null;
 }
 
 /** Returns payments to all recipients, the newest first. */
 export async function listPayments(
   db: Db,
-  { sinceMs, minSat, mintUrl, state, before }: PaymentFilter,
+  { sinceMs, minSat, mintUrl, state, beforeId }: PaymentFilter,
   limit: number,
 ) {
   let query = selectQuotes(db)
@@ -86,8 +86,9 @@ export async function listPayments(
   if (state !== null) {
     query = query.where('state', '=', state);
   }
-  if (before !== null) {
-    query = query.where(sql<boolean>`(paid_at, id) < (${before.paidAtMs}, ${before.id})`);
+  if (beforeId !== null) {
+    const last = sql`select paid_at, id from quotes where id = ${beforeId}`;
+    query = query.where(sql<boolean>`(paid_at, id) < (${last})`);
   }
   const rows = await query.orderBy('paid_at', 'desc').orderBy('id', 'desc').limit(limit).execute();
   return rows.map((row) => ({ ...convertFlags(row), recipientName: row.recipientName }));

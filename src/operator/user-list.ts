@@ -1,5 +1,5 @@
 import type { CommandContext, CommandReport } from './command.ts';
-import { parseLimit, parseMintOption, UsageError } from './command.ts';
+import { parseLimit, parseMintOption, reportPage, UsageError } from './command.ts';
 import { formatCount, formatSat, formatTime, pubkeyToText } from './format.ts';
 import { listUsers } from './report-store.ts';
 
@@ -28,28 +28,21 @@ export function parseUserList(operands: readonly string[], options: ListOptions)
   return async ({ db, recipientDefaults, clock }: CommandContext): Promise<CommandReport> => {
     const defaultMintUrl = recipientDefaults.mintUrl;
     const rows = await listUsers(db, filter, { afterPubkey, limit: limit + 1, defaultMintUrl });
-    const users = rows.slice(0, limit);
-    const nextPage = rows.length > limit ? users.at(-1)?.pubkey : undefined;
-    const lines = users.map((user) => {
-      const { paymentCount, uncollectedSat, lastPaidAtMs, mintUrl, blockedAtMs, ...rest } = user;
-      const parts = [
-        formatCount(paymentCount, 'payment'),
-        ...(lastPaidAtMs === null ? [] : [`the last at ${formatTime(lastPaidAtMs)}`]),
-        ...(uncollectedSat === 0 ? [] : [`${formatSat(uncollectedSat)} not collected`]),
-        ...(mintUrl === '' ? [] : [mintUrl]),
-        ...(blockedAtMs === null ? [] : ['blocked']),
-        ...(rest.memberSinceMs === null ? [] : ['member']),
-        ...(rest.memberNote === null ? [] : [rest.memberNote]),
-      ];
-      return `${pubkeyToText(user.pubkey, user.name)}  ${parts.join(', ')}`;
-    });
-    return {
-      isSuccess: true,
-      json: { nowMs: clock(), users, nextPage },
-      lines: [
-        ...(lines.length === 0 ? ['No users.'] : lines),
-        ...(nextPage ? [`There are more: repeat the command with --page ${nextPage}`] : []),
-      ],
-    };
+    const page = { name: 'users', limit, nowMs: clock() };
+    return reportPage(rows, page, ({ pubkey }) => pubkey, userToLine);
   };
+}
+
+function userToLine(user: Awaited<ReturnType<typeof listUsers>>[number]): string {
+  const { paymentCount, uncollectedSat, lastPaidAtMs, blockedAtMs, memberSinceMs } = user;
+  const parts = [
+    formatCount(paymentCount, 'payment'),
+    lastPaidAtMs && `the last at ${formatTime(lastPaidAtMs)}`,
+    uncollectedSat && `${formatSat(uncollectedSat)} not collected`,
+    user.mintUrl,
+    blockedAtMs && 'blocked',
+    memberSinceMs && 'member',
+    user.memberNote,
+  ];
+  return `${pubkeyToText(user.pubkey, user.name)}  ${parts.filter(Boolean).join(', ')}`;
 }

@@ -345,7 +345,7 @@ it.each([
   [['user', 'set-mint', 'alice']],
   [['user', 'set-mint', 'alice', 'https://mint.example', 'https://other.example']],
   [['payments', '--state', 'UNPAID']],
-  [['payments', '--page', '1']],
+  [['payments', '--page', '1-2']],
   [['payments', '--min', '-1']],
   [['stats', '--by', 'year']],
 ])('rejects the arguments %j with exit code 2 and prints the usage', async (argv) => {
