@@ -53,7 +53,7 @@ it('lists the changes of a user or a name page by page, the newest first', async
     events: [{ action: 'claim name', actor: wallet.pubkey, npub: wallet.npub, name: 'berta' }],
   });
   const nobody = environment.newWallet().npub;
-  expect((await run(startMs, 'audit', nobody)).stdout).toBe('No changes.\n');
+  expect((await run(startMs, 'audit', nobody)).stdout).toBe('No events.\n');
 });
 
 it('records and logs the changes of users and operators once, with what was before, and without secrets', async () => {
