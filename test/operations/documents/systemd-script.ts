@@ -4,7 +4,7 @@ import path from 'node:path';
 const ROOT = path.resolve(import.meta.dirname, '../../..');
 
 /** Runs a command like setpriv, but does not change the user. */
-const FAKE_SETPRIV = `#!/bin/sh
+export const FAKE_SETPRIV = `#!/bin/sh
 while [ "\${1#--}" != "$1" ]; do shift; done
 exec "$@"
 `;
