@@ -65,6 +65,7 @@ describe('with RECIPIENTS=members', () => {
     await socket.close();
     expect(await wallet.listPaidQuotes()).toMatchObject([{ amount: 21, state: 'PAID' }]);
     expect((await wallet.get('/api/v2/user/info')).body.data.user).toMatchObject({ member: false });
+    expect((await wallet.get('/api/v2/user/addresses')).body.data.addresses).toEqual([]);
     await run('member', 'add', wallet.npub);
     expect((await discover(name)).tag).toBe('payRequest');
   });
@@ -90,6 +91,9 @@ describe('with RECIPIENTS=members', () => {
     expect(users).toContainEqual(
       expect.objectContaining({ npub: wallet.npub, memberNote: 'friend of Bob' }),
     );
+    const { events } = await runJson('audit', wallet.npub);
+    const by = { actorKind: 'user', actor: wallet.pubkey };
+    expect(events).toMatchObject([{ action: 'redeem invitation', ...by }]);
     const stored = (await run('member', 'invite')).stdout.split('\n')[0]?.split('=')[1] ?? '';
     const { db } = environment.database;
     const rows = await db.selectFrom('invitations').selectAll().execute();

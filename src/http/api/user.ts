@@ -51,10 +51,11 @@ const listAddressesSchema = {
   operationId: 'listAddresses',
   summary: 'List the user’s Lightning addresses',
   response: {
-    200: successEnvelope(z.object({ addresses: z.array(z.string()).min(1) })).meta({
+    200: successEnvelope(z.object({ addresses: z.array(z.string()) })).meta({
       description:
         'For each host of the service, the main one first: the address with the username, if any, and the ' +
-        'address with the npub. Payments to all of them appear in the same list.',
+        'address with the npub. Payments to all of them appear in the same list. Empty if the server is for ' +
+        'members and the user is not one.',
     }),
     ...apiErrors(401, 500, 503),
   },
@@ -142,7 +143,8 @@ export const userRoutes: Routes = async (app, context) => {
 
   app.get('/api/v2/user/addresses', { schema: listAddressesSchema }, async (request) => {
     // The username comes before the npub.
-    const localParts = listLocalParts(await recipients.getByPubkey(request.pubkey)).toReversed();
+    const recipient = await recipients.getByPubkey(request.pubkey);
+    const localParts = recipient.isMember === false ? [] : listLocalParts(recipient).toReversed();
     const hosts = new Set(publicOrigins.origins.map((origin) => publicOrigins.getHost(origin)));
     const addresses = [...hosts].flatMap((host) => localParts.map((part) => `${part}@${host}`));
     return success({ addresses });
