@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { Worker } from 'node:worker_threads';
-import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { afterAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
 import { isAccessibleToOtherUsers, sqliteFilePath } from '../../src/database/data-dir.ts';
 import { type DatabaseLocation, openDatabase } from '../../src/database/database.ts';
@@ -13,7 +13,11 @@ import { createOperationsDatabase } from '../helpers/database/temporary-postgres
 import { createDataDir } from '../helpers/database/test-database.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
-import { NutpostProcess, runNutpostCommand } from '../helpers/service/nutpost-process.ts';
+import {
+  type CommandExit,
+  NutpostProcess,
+  runNutpostCommand,
+} from '../helpers/service/nutpost-process.ts';
 
 const SECRETS = { JWT_SECRET: 'j'.repeat(32), TREASURY_SECRET: 't'.repeat(32) };
 
@@ -25,7 +29,10 @@ const KINDS = [
   ['PostgreSQL without pg_dump', 'archive', createPostgresWithoutDump],
 ] as const;
 
+const cleanup = new AsyncDisposableStack();
 let directory: string;
+
+afterAll(() => cleanup.disposeAsync());
 
 beforeEach(async () => {
   const { dataDir, remove } = await createDataDir();
@@ -35,13 +42,18 @@ beforeEach(async () => {
 });
 
 describe.each(KINDS)('on %s', (_name, format, create) => {
+  /** The first test makes a backup that the others use, too. */
+  let prepared: Promise<{ env: Environment; backup: CommandExit; file: string }> | null = null;
+  const prepare = () => {
+    prepared ??= prepareBackup(create);
+    return prepared;
+  };
+
   it('writes a backup of everything, and restores it into an empty place', async () => {
-    const env = await create();
-    await fill(env);
-    const { code, stdout, stderr } = await runNutpostCommand(['backup', directory, '--json'], env);
-    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
-    const { file, ...result } = JSON.parse(stdout);
-    expect(result).toMatchObject({ format, rows: { users: 2 }, newestPayment: { amountSat: 21 } });
+    const { env, backup, file } = await prepare();
+    expect(backup).toMatchObject({ code: 0, stderr: '' });
+    const content = { format, rows: { users: 2 }, newestPayment: { amountSat: 21 } };
+    expect(JSON.parse(backup.stdout)).toMatchObject(content);
     expect(fs.statSync(file).mode & 0o777).toBe(0o600);
 
     fs.chmodSync(file, 0o644);
@@ -57,10 +69,7 @@ describe.each(KINDS)('on %s', (_name, format, create) => {
   });
 
   it('restores neither over other data nor without the secrets', async () => {
-    const env = await create();
-    await fill(env);
-    const file = path.join(directory, 'one');
-    expect(await runNutpostCommand(['backup', file], env)).toMatchObject({ code: 0 });
+    const { env, file } = await prepare();
     expect(await runNutpostCommand(['restore', file], env)).toMatchObject({
       code: 1,
       stderr: expect.stringMatching(/exists already|not empty/),
@@ -75,23 +84,29 @@ describe.each(KINDS)('on %s', (_name, format, create) => {
       code: 0,
       stdout: expect.stringContaining('TREASURY_SECRET is not that of the backup'),
     });
-    fs.rmSync(`${file}.json`);
-    expect(await runNutpostCommand(['restore', file], await create())).toMatchObject({
-      code: 0,
-      stdout: expect.stringContaining(`Secrets were not compared: ${file}.json is missing`),
-    });
   });
 
   it('restores nothing of a damaged backup', async () => {
-    const env = await create();
-    await fill(env);
-    const file = path.join(directory, 'one');
-    await runNutpostCommand(['backup', file], env);
-    fs.truncateSync(file, Math.floor(fs.statSync(file).size * 0.7));
-    expect(await runNutpostCommand(['restore', file], await create())).toMatchObject({
+    const { file } = await prepare();
+    const damaged = path.join(directory, 'damaged');
+    fs.copyFileSync(file, damaged);
+    fs.truncateSync(damaged, Math.floor(fs.statSync(damaged).size * 0.7));
+    expect(await runNutpostCommand(['restore', damaged], await create())).toMatchObject({
       code: 1,
       stderr: expect.stringContaining('is damaged'),
     });
+  });
+});
+
+it('restores a backup whose secrets are unknown, and says so', async () => {
+  const env = await createSqlite();
+  await fill(env);
+  const file = path.join(directory, 'one');
+  expect(await runNutpostCommand(['backup', file], env)).toMatchObject({ code: 0 });
+  fs.rmSync(`${file}.json`);
+  expect(await runNutpostCommand(['restore', file], await createSqlite())).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining(`Secrets were not compared: ${file}.json is missing`),
   });
 });
 
@@ -208,15 +223,24 @@ it.each([
   expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(message) });
 });
 
+async function prepareBackup(create: () => Promise<Environment>) {
+  const env = await create();
+  await fill(env);
+  const { dataDir, remove } = await createDataDir();
+  cleanup.defer(remove);
+  const backup = await runNutpostCommand(['backup', dataDir, '--json'], env);
+  return { env, backup, file: JSON.parse(backup.stdout).file };
+}
+
 async function createSqlite(): Promise<Environment> {
   const { dataDir, remove } = await createDataDir();
-  onTestFinished(remove);
+  cleanup.defer(remove);
   return { DATA_DIR: dataDir, ...SECRETS };
 }
 
 async function createPostgres(): Promise<Environment> {
   const { url, drop } = await createOperationsDatabase();
-  onTestFinished(drop);
+  cleanup.defer(drop);
   return { DATABASE_URL: url, ...SECRETS };
 }
 
