@@ -19,6 +19,7 @@ const ENTRY_POINTS = [
   'service-worker.ts',
   'account/account.tsx',
   'collect/collect.tsx',
+  'operator/operator.tsx',
 ];
 
 /** Returns the bundled files by name. Each script is one file, without imports (ADR 38). */

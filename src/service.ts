@@ -16,7 +16,7 @@ import { PublicOrigins } from './http/public-origins.ts';
 import { listen } from './http/server.ts';
 import { createFiatRates } from './http/web/fiat-rates.ts';
 import { translateMessage } from './http/web/page-language.ts';
-import { createLogDestination, createLogger, type Logger } from './log.ts';
+import { createLogDestination, createLogger, type Logger, RecentErrors } from './log.ts';
 import { createMaintenanceJob } from './maintenance.ts';
 import { readDatabaseCounts } from './metrics/database-counts-store.ts';
 import { Metrics } from './metrics/metrics.ts';
@@ -32,6 +32,8 @@ import {
 import { createAlertChecks, createTreasuryCheck } from './operator/alerts/alert-checks.ts';
 import { sendAlert } from './operator/alerts/alert-sender.ts';
 import { Alerts } from './operator/alerts/alerts.ts';
+import { MintRequestCounter } from './operator/page/mint-request-counter.ts';
+import { createOperatorPage } from './operator/page/operator-page.ts';
 import {
   decodeQuoteAnnouncements,
   decodeQuoteUpdates,
@@ -209,12 +211,12 @@ interface StartedParts {
 /** Opens the database and constructs all parts, which {@link start} starts. */
 async function createParts(config: Config, overrides: ServiceOverrides) {
   const { clock = Date.now, monotonicMs = () => performance.now() } = overrides;
-  const log =
-    overrides.log ??
-    createLogger(
-      config.logLevel,
-      await createLogDestination(config.logFormat, readJournalStream()),
-    );
+  const recentErrors = new RecentErrors();
+  const createServiceLogger = async () => {
+    const destination = await createLogDestination(config.logFormat, readJournalStream());
+    return createLogger(config.logLevel, recentErrors.watch(destination));
+  };
+  const log = overrides.log ?? (await createServiceLogger());
   const database = overrides.database ?? (await openServiceDatabase(config, log));
   const { db } = database;
   const shared = { db, clock, monotonicMs, log };
@@ -256,11 +258,15 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
         );
       },
     });
+  const mintRequests = new MintRequestCounter();
   const mints = createMintsModule({
     ...shared,
     policy: mintPolicy,
     egress,
-    onRequestFinished: (request) => metrics?.recordMintRequest(request),
+    onRequestFinished: (request) => {
+      metrics?.recordMintRequest(request);
+      mintRequests.record(request);
+    },
   });
   const zaps = await createZapsModule({
     ...shared,
@@ -377,6 +383,10 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
       subscribers: quotes.subscribers,
       usernames: usernames.context,
       notifications: notifications?.context ?? null,
+      operator:
+        config.operatorKeys.length === 0
+          ? null
+          : createOperatorPage({ ...shared, config, readiness, recentErrors, mintRequests }),
       recipientRelays: zaps.recipientRelays,
       profiles: config.web?.hasProfiles ? zaps.profiles : null,
       fiatRates,

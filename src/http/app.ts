@@ -1,6 +1,7 @@
 import { infoRoutes } from './api/info.ts';
 import { membershipRoutes } from './api/membership.ts';
 import { notificationRoutes } from './api/notifications.ts';
+import { operatorRoutes } from './api/operator.ts';
 import { QuoteSocketServer, type QuoteSocketTiming } from './api/quote-socket-server.ts';
 import { quoteRoutes } from './api/quotes.ts';
 import { tokenRoutes, userRoutes } from './api/user.ts';
@@ -70,6 +71,9 @@ export async function createHttp(context: HttpContext, settings: HttpSettings) {
     }
     if (context.notifications !== null) {
       await scope.register(notificationRoutes, context.notifications);
+    }
+    if (context.operator !== null) {
+      await scope.register(operatorRoutes, context.operator);
     }
   });
 

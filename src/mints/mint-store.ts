@@ -62,6 +62,18 @@ export async function findMintHealth(db: Db, mintUrl: string): Promise<MintHealt
   return row ?? null;
 }
 
+/** Lists mints with their health, those that fail first. */
+export async function listMintHealth(db: Db, limit: number) {
+  return await db
+    .selectFrom('mints')
+    .select(['url', 'answered_at as answeredAtMs', 'failing_since as failingSinceMs', 'failure'])
+    .orderBy(sql`case when failing_since is null then 1 else 0 end`)
+    .orderBy('answered_at', 'desc')
+    .orderBy('url')
+    .limit(limit)
+    .execute();
+}
+
 export async function listFailingMints(db: Db): Promise<string[]> {
   const rows = await db
     .selectFrom('mints')

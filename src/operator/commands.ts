@@ -1,11 +1,14 @@
 import { type CommandConfig, readSystemUser } from '../config.ts';
 import { openExistingDatabase } from '../database/database.ts';
+import type { Db } from '../database/transaction.ts';
 import { MintPolicy } from '../mints/mint-policy.ts';
+import type { AuditActor } from '../recipients/audit-store.ts';
 import { createTreasurySealer } from '../usernames/usernames-module.ts';
 import { alertCommand } from './alerts/alert-command.ts';
 import { exportCommand, importCommand } from './archive/archive-commands.ts';
 import { auditCommand } from './audit-command.ts';
 import {
+  type CommandContext,
   type CommandHandler,
   type CommandIo,
   type CommandResult,
@@ -55,35 +58,37 @@ export async function runOperatorCommand(
   // Queries that fail throw the same errors.
   const ignoreConnectionError = () => undefined;
   const database = await openExistingDatabase(config.database, ignoreConnectionError);
-  const { db } = database;
   const actor = { kind: 'command', systemUser: readSystemUser() } as const;
-  const { allowPrivateNetworks, defaultMintUrl, defaultLockQuotes } = config;
   try {
-    return await run(
-      {
-        db,
-        actor,
-        reservedNames: config.usernames.reserved,
-        openTreasury: () => {
-          return { db, sealer: createTreasurySealer(config), actor, clock: Date.now };
-        },
-        allowHttpMints: allowPrivateNetworks,
-        usernameGraceMs: config.usernames.graceMs,
-        publicOrigin: config.publicOrigins[0] ?? `http://localhost:${config.port}`,
-        mintPolicy: new MintPolicy({
-          defaultMintUrl,
-          usernameMintUrl: defaultMintUrl,
-          zapMintUrls: null,
-          allowedMintUrls: config.allowedMints,
-          allowPrivateNetworks,
-        }),
-        recipientDefaults: { mintUrl: defaultMintUrl, lockQuotes: defaultLockQuotes },
-        alertTarget: config.alertTarget,
-        clock: Date.now,
-      },
-      io,
-    );
+    return await run(createCommandContext(config, database.db, actor), io);
   } finally {
     await database.close();
   }
+}
+
+export function createCommandContext(
+  config: CommandConfig,
+  db: Db,
+  actor: AuditActor,
+): CommandContext {
+  const { allowPrivateNetworks, defaultMintUrl, defaultLockQuotes } = config;
+  return {
+    db,
+    actor,
+    reservedNames: config.usernames.reserved,
+    openTreasury: () => ({ db, sealer: createTreasurySealer(config), actor, clock: Date.now }),
+    allowHttpMints: allowPrivateNetworks,
+    usernameGraceMs: config.usernames.graceMs,
+    publicOrigin: config.publicOrigins[0] ?? `http://localhost:${config.port}`,
+    mintPolicy: new MintPolicy({
+      defaultMintUrl,
+      usernameMintUrl: defaultMintUrl,
+      zapMintUrls: null,
+      allowedMintUrls: config.allowedMints,
+      allowPrivateNetworks,
+    }),
+    recipientDefaults: { mintUrl: defaultMintUrl, lockQuotes: defaultLockQuotes },
+    alertTarget: config.alertTarget,
+    clock: Date.now,
+  };
 }

@@ -35,6 +35,7 @@ describe('readConfig', () => {
     'FIAT_RATE_URL',
     'METRICS_PORT',
     'ALERT_URL',
+    'OPERATOR_KEYS',
   ];
 
   it('accepts the examples in .env.example, which has every setting', () => {

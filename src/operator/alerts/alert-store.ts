@@ -55,6 +55,20 @@ export async function saveAlert(db: Db, name: string, state: AlertState): Promis
     .execute();
 }
 
+/** Lists the problems that were found at the last checks, the newest first. */
+export async function listPresentAlerts(db: Db) {
+  return await db
+    .selectFrom('alerts')
+    .select((select) => [
+      // The condition excludes null; `coalesce` is for the type only.
+      select.fn.coalesce('since', sql<number>`0`).as('sinceMs'),
+      select.fn.coalesce('text', sql<string>`''`).as('text'),
+    ])
+    .where('since', 'is not', null)
+    .orderBy('since', 'desc')
+    .execute();
+}
+
 export async function hasWatchedQuotes(db: Db, mintUrl: string): Promise<boolean> {
   const row = await db
     .selectFrom('quotes')

@@ -1,0 +1,46 @@
+import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
+import { z } from 'zod';
+import { RequestError } from '../../errors.ts';
+import type { OperatorContext } from '../operator-context.ts';
+import { jsonBody, success } from '../schemas.ts';
+import { renderBarChart } from '../web/bar-chart.ts';
+
+const commandBody = jsonBody({ argv: z.array(z.string().max(2_000)).min(1).max(20) });
+
+/** For the operator page, so not part of the documented API. Registered only with OPERATOR_KEYS. */
+export const operatorRoutes: FastifyPluginAsyncZod<OperatorContext> = async (
+  app,
+  { keys, readOverview, runDoctor, runCommand },
+) => {
+  // Others get the answer for a path that does not exist.
+  app.addHook('onRequest', async ({ pubkey }) => {
+    if (!keys.includes(pubkey)) {
+      throw new RequestError('not_found', 'Not found.');
+    }
+  });
+  const config = { rateLimitCategory: 'settingChanges' } as const;
+
+  app.get('/api/v2/operator/overview', async () => {
+    const { days, ...overview } = await readOverview();
+    const charts = (['payments', 'sat'] as const).map((unit) =>
+      renderBarChart(
+        unit === 'sat' ? 'Sats per day' : 'Payments per day',
+        days.map((day) => ({ label: day.period, value: day[unit] })),
+      ),
+    );
+    return success({ ...overview, charts });
+  });
+
+  app.get('/api/v2/operator/doctor', { config }, async () =>
+    success({ findings: await runDoctor() }),
+  );
+
+  const schema = { body: commandBody };
+  app.post('/api/v2/operator/commands', { config, schema }, async ({ pubkey, body }) => {
+    const result = await runCommand(pubkey, body.argv);
+    if (result === null) {
+      throw new RequestError('invalid', 'argv: the page does not offer this command.');
+    }
+    return success(result);
+  });
+};

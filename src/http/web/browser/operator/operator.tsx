@@ -1,0 +1,237 @@
+import { render } from 'preact';
+import { useState } from 'preact/hooks';
+import type { OperatorFinding, OperatorOverview } from '../../../operator-context.ts';
+import { Section } from '../../elements.ts';
+import { ApiClient, ApiError } from '../account/api-client.ts';
+import { Button, Problem, useAction, useLoaded } from '../account/elements.tsx';
+import { fetchUser, restoreSession } from '../account/restore-session.ts';
+import { SignIn } from '../account/sign-in.tsx';
+import type { Signer } from '../account/signer.ts';
+import { getElement } from '../common.ts';
+
+// The operator page. Its texts are in English only, like the commands whose output it shows.
+
+const COMMANDS_PATH = '/api/v2/operator/commands';
+
+function Page({ signerRelay }: { signerRelay: string }) {
+  const { data, problem, reload } = useLoaded(restoreSession, []);
+  const [session, setSession] = useState<{ signer: Signer; api: ApiClient } | null>(null);
+  const current = session ?? data?.session ?? null;
+  const signIn = async (signer: Signer, signal: AbortSignal) => {
+    const api = new ApiClient(signer, signal);
+    await fetchUser(api);
+    signal.throwIfAborted();
+    setSession({ signer, api });
+  };
+  return (
+    <>
+      <h1>Operator</h1>
+      <Problem text={problem} onRetry={reload} />
+      {data !== null && current === null && <SignIn signerRelay={signerRelay} onSigner={signIn} />}
+      {current !== null && <Overview api={current.api} />}
+    </>
+  );
+}
+
+type ShownOverview = Omit<OperatorOverview, 'days'> & { charts: string[] };
+
+function Overview({ api }: { api: ApiClient }) {
+  const { data, problem, reload } = useLoaded(async () => {
+    try {
+      return (await api.request<ShownOverview>('/api/v2/operator/overview')).data;
+    } catch (error) {
+      // The server does not say whether the page exists to keys that are not in OPERATOR_KEYS.
+      return error instanceof ApiError && error.status === 404
+        ? 'not found'
+        : Promise.reject(error);
+    }
+  }, [api]);
+  if (data === null) {
+    return problem === null ? (
+      <p class="loading">Loading…</p>
+    ) : (
+      <Problem text={problem} onRetry={reload} />
+    );
+  }
+  if (data === 'not found') {
+    return <p>There is nothing here for this key.</p>;
+  }
+  const { health, version, alerts, errors, mints, charts } = data;
+  const checks = Object.entries(health.checks).map(([name, result]) => `${name}: ${result}`);
+  return (
+    <>
+      <Section title="Health">
+        <p>
+          <strong>{health.status}</strong> ({checks.join(', ')}), nutpost {version}
+        </p>
+        {alerts.map(({ since, text }) => (
+          <p class="problem">
+            {text} Since {formatTime(since)}.
+          </p>
+        ))}
+        <p>
+          <Button onClick={reload}>Reload</Button>
+        </p>
+      </Section>
+      <Doctor api={api} />
+      <CommandSection
+        api={api}
+        title="Find a payment"
+        label="Hash, invoice, npub, name or quote id"
+      >
+        {[['Trace', (text) => ['trace', text]]]}
+      </CommandSection>
+      <Section title="Errors">
+        <p class="hint">Of the process that answered, since its start. The log has all.</p>
+        {errors.length === 0 && <p>None.</p>}
+        <ul>
+          {errors.map(({ time, event, message }) => (
+            <li>
+              {formatTime(time)} <code>{event}</code> {message}
+            </li>
+          ))}
+        </ul>
+      </Section>
+      <Section title="Mints">
+        <p class="hint">Failed requests are those of the process that answered, since its start.</p>
+        <ul>
+          {mints.map((mint) => (
+            <li class={mint.failingSince === null ? '' : 'problem'}>
+              {mint.url}: last answer{' '}
+              {mint.answeredAt === null ? 'unknown' : formatTime(mint.answeredAt)}
+              {mint.failingSince !== null &&
+                `, ${mint.failure ?? 'failing'} since ${formatTime(mint.failingSince)}`}
+              , {mint.failures} of {mint.requests} requests failed
+            </li>
+          ))}
+        </ul>
+      </Section>
+      <Section title="Statistics of 30 days">
+        {charts.map((svg) => (
+          <div dangerouslySetInnerHTML={{ __html: svg }} />
+        ))}
+      </Section>
+      <CommandSection
+        api={api}
+        title="Users"
+        label="npub, key or name"
+        second="Reason of the block"
+      >
+        {[
+          ['Show', (text) => ['user', 'show', text]],
+          ['Block', (text, reason) => ['user', 'block', text, ...option('reason', reason)]],
+          ['Unblock', (text) => ['user', 'unblock', text]],
+          ['List', () => ['user', 'list']],
+        ]}
+      </CommandSection>
+      <CommandSection api={api} title="Names" label="Name" second="npub, to assign it">
+        {[
+          ['Show', (name) => ['name', 'show', name]],
+          ['Assign', (name, npub) => ['name', 'assign', name, npub]],
+          ['Reserve', (name) => ['name', 'reserve', name]],
+          ['Release', (name) => ['name', 'release', name]],
+        ]}
+      </CommandSection>
+      <CommandSection api={api} title="Members" label="npub or key" second="Name, if any">
+        {[
+          ['Add', (npub, name) => ['member', 'add', npub, ...option('name', name)]],
+          ['Remove', (npub) => ['member', 'remove', npub]],
+          ['List', () => ['member', 'list']],
+        ]}
+      </CommandSection>
+      <CommandSection api={api} title="Who changed what" label="npub or name; empty for all">
+        {[['List', (text) => ['audit', ...(text === '' ? [] : [text])]]]}
+      </CommandSection>
+    </>
+  );
+}
+
+function Doctor({ api }: { api: ApiClient }) {
+  const [findings, setFindings] = useState<OperatorFinding[] | null>(null);
+  const run = useAction(async () => {
+    const path = '/api/v2/operator/doctor';
+    setFindings((await api.request<{ findings: OperatorFinding[] }>(path)).data.findings);
+  });
+  return (
+    <Section title="Doctor">
+      <p>
+        <Button onClick={() => void run.run()} aria-disabled={run.isRunning}>
+          {run.isRunning ? 'Checking; this takes up to 20 s…' : 'Run the doctor'}
+        </Button>
+      </p>
+      <Problem text={run.problem} />
+      <ul>
+        {findings?.map(({ level, message, advice }) => (
+          <li class={level === 'ok' ? '' : 'problem'}>
+            {level}: {message}. {advice}
+          </li>
+        ))}
+      </ul>
+    </Section>
+  );
+}
+
+interface CommandSectionProps {
+  api: ApiClient;
+  title: string;
+  label: string;
+  /** The label of a second field. */
+  second?: string;
+  /** The label of each button, and the arguments of its command. */
+  children: [label: string, toArguments: (text: string, second: string) => string[]][];
+}
+
+/** Runs operator commands with what the operator enters, and shows their output. */
+function CommandSection({ api, title, label, second, children }: CommandSectionProps) {
+  const [text, setText] = useState('');
+  const [secondText, setSecondText] = useState('');
+  const [output, setOutput] = useState<string | null>(null);
+  const run = useAction(async (argv: string[]) => {
+    setOutput(null);
+    const request = { method: 'POST', body: { argv } } as const;
+    setOutput((await api.request<{ output: string }>(COMMANDS_PATH, request)).data.output);
+  });
+  const field = (name: string, value: string, onText: (entered: string) => void) => (
+    <label>
+      {name}
+      <input
+        value={value}
+        autocomplete="off"
+        autocapitalize="none"
+        spellcheck={false}
+        onInput={({ currentTarget }) => onText(currentTarget.value)}
+      />
+    </label>
+  );
+  return (
+    <Section title={title}>
+      {field(label, text, setText)}
+      {second !== undefined && field(second, secondText, setSecondText)}
+      <p class="row">
+        {children.map(([buttonLabel, toArguments]) => (
+          <Button
+            onClick={() => void run.run(toArguments(text.trim(), secondText.trim()))}
+            aria-disabled={run.isRunning}
+          >
+            {buttonLabel}
+          </Button>
+        ))}
+      </p>
+      <Problem text={run.problem} />
+      <output>{output !== null && <pre>{output}</pre>}</output>
+    </Section>
+  );
+}
+
+function option(name: string, value: string): string[] {
+  return value === '' ? [] : [`--${name}=${value}`];
+}
+
+/** Without milliseconds, in UTC like the log. */
+function formatTime(iso: string): string {
+  return `${iso.slice(0, 10)} ${iso.slice(11, 19)} UTC`;
+}
+
+const root = getElement('operator', HTMLElement);
+root.replaceChildren();
+render(<Page signerRelay={root.dataset['signerRelay'] ?? ''} />, root);

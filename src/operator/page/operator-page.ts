@@ -1,0 +1,126 @@
+import type { Clock } from '../../clock.ts';
+import type { CommandConfig } from '../../config.ts';
+import type { Readiness } from '../../database/readiness.ts';
+import { type Db, snapshot } from '../../database/transaction.ts';
+import { OperatorError } from '../../errors.ts';
+import type { RecentErrors } from '../../log.ts';
+import { listMintHealth } from '../../mints/mint-store.ts';
+import { redact } from '../../redaction.ts';
+import { VERSION } from '../../version.ts';
+import { listPresentAlerts } from '../alerts/alert-store.ts';
+import { disableTimeouts } from '../archive/archive-store.ts';
+import type { CommandIo } from '../command.ts';
+import { createCommandContext, parseCommand } from '../commands.ts';
+import { runDoctor } from '../doctor/doctor.ts';
+import type { Finding } from '../doctor/finding.ts';
+import { formatTime } from '../format.ts';
+import { readStats } from '../report-store.ts';
+import type { MintRequestCounter } from './mint-request-counter.ts';
+
+interface OperatorPageSources {
+  config: CommandConfig & { operatorKeys: readonly string[] };
+  db: Db;
+  readiness: Pick<Readiness, 'getStatus'>;
+  recentErrors: RecentErrors;
+  mintRequests: MintRequestCounter;
+  clock: Clock;
+}
+
+/** What the page may run: what only reads, and changes of members, names and blocks. */
+const COMMANDS = [
+  'trace',
+  'payments',
+  'stats',
+  'audit',
+  'user list',
+  'user show',
+  'user block',
+  'user unblock',
+  'name show',
+  'name reserve',
+  'name release',
+  'name assign',
+  'member list',
+  'member add',
+  'member remove',
+];
+
+/** Without options that show ids that are as good as money, take a name from its owner, or read files of the server. */
+const OPTION =
+  /^--(?:since|until|amount|limit|page|min|mint|state|by|reason|name|note|blocked|uncollected)(?:=|$)/;
+
+/** Creates what the operator page reads and runs. The doctor runs once at a time. */
+export function createOperatorPage(sources: OperatorPageSources) {
+  const { config, db, readiness, recentErrors, mintRequests, clock } = sources;
+  let runningDoctor: Promise<Finding[]> | null = null;
+  return {
+    keys: config.operatorKeys,
+    readOverview: async () => {
+      const health = await readiness.getStatus();
+      const mints = await listMintHealth(db, 100);
+      const alerts = await listPresentAlerts(db);
+      const firstDayMs = clock() - (clock() % DAY_MS) - 29 * DAY_MS;
+      const stats = await snapshot(db, async (tx) => {
+        await disableTimeouts(tx);
+        return readStats(tx, 'day', firstDayMs);
+      });
+      const days = Array.from({ length: 30 }, (_, index) => {
+        const period = formatTime(firstDayMs + index * DAY_MS).slice(0, 10);
+        return stats.find((day) => day.period === period) ?? { period, payments: 0, sat: 0 };
+      });
+      const toTime = (ms: number | null) => (ms === null ? null : formatTime(ms));
+      return {
+        version: VERSION,
+        health,
+        alerts: alerts.map(({ sinceMs, text }) => ({ since: formatTime(sinceMs), text })),
+        errors: recentErrors.list(),
+        mints: mints.map(({ url, answeredAtMs, failingSinceMs, failure }) => ({
+          url,
+          answeredAt: toTime(answeredAtMs),
+          failingSince: toTime(failingSinceMs),
+          failure,
+          ...mintRequests.count(url),
+        })),
+        days,
+      };
+    },
+    runDoctor: () => {
+      runningDoctor ??= runDoctor(() => undefined).finally(() => {
+        runningDoctor = null;
+      });
+      return runningDoctor;
+    },
+    runCommand: async (pubkey: string, argv: readonly string[]) => {
+      const isOffered = COMMANDS.some((command) => `${argv.join(' ')} `.startsWith(`${command} `));
+      const hasOtherOption = argv.some(
+        (argument) => argument.startsWith('-') && !OPTION.test(argument),
+      );
+      const parsed = isOffered && !hasOtherOption ? parseCommand(argv) : null;
+      if (parsed === null) {
+        return null;
+      }
+      let written = '';
+      const io: CommandIo = {
+        stdin: null,
+        signal: new AbortController().signal,
+        write: async (text) => {
+          written += text;
+        },
+        reportProgress: () => undefined,
+      };
+      const context = createCommandContext(config, db, { kind: 'operator', pubkey });
+      try {
+        const { exitCode, stdout, stderr } =
+          parsed.outcome === 'usage' ? parsed.usage : await parsed.value(context, io);
+        return { exitCode, output: redact(`${written}${stdout}${stderr}`) };
+      } catch (error) {
+        if (error instanceof OperatorError) {
+          return { exitCode: 1, output: redact(error.message) };
+        }
+        throw error;
+      }
+    },
+  };
+}
+
+const DAY_MS = 24 * 60 * 60_000;
