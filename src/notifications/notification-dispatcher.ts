@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { BackgroundJob } from '../background-job.ts';
-import { transaction } from '../database/transaction.ts';
+import { transaction, tryTransaction } from '../database/transaction.ts';
 import { KeyedCounter } from '../keyed-counter.ts';
 import { type Logger, logMilestone } from '../log.ts';
 import { OutageTracker } from '../outage-tracker.ts';
@@ -115,10 +115,11 @@ export class NotificationDispatcher {
       const due = await listDueNotifications(db, channel.id, clock());
       const { message, changes } = selectMessage(due, { nowMs: clock(), newId });
       const reminders = message === null ? [] : planReminders(message, channel.id, clock());
-      const isSaved = await transaction(db, async (tx) => {
-        const wasSaved = await saveNotificationChanges(tx, channel.id, changes);
-        await insertNotifications(tx, wasSaved ? reminders : []);
-        return wasSaved;
+      // All or nothing: reminders are added only with a new message.
+      const isSaved = await tryTransaction(db, async (tx) => {
+        const wereDue = await saveNotificationChanges(tx, channel.id, changes);
+        await insertNotifications(tx, wereDue ? reminders : []);
+        return wereDue;
       });
       return isSaved
         ? { message, isBehind: due.length === NOTIFICATION_LIMITS.maxPerMessage }

@@ -2,7 +2,10 @@ import { sql } from 'kysely';
 import { beforeEach, expect, it } from 'vitest';
 import type { Database } from '../../src/database/database.ts';
 import { type Db, transaction } from '../../src/database/transaction.ts';
+import { FixedWindowRateLimiter } from '../../src/fixed-window-rate-limiter.ts';
+import { createLogger } from '../../src/log.ts';
 import { deleteChannel } from '../../src/notifications/channel-store.ts';
+import { NotificationDispatcher } from '../../src/notifications/notification-dispatcher.ts';
 import { replaceChannels } from '../../src/notifications/notification-settings.ts';
 import { recordNotifications } from '../../src/notifications/notifications-module.ts';
 import {
@@ -63,6 +66,23 @@ it('chooses the notifications of a message while its channel is removed', async 
   await waitForBlockedStatement(database);
   await unlock('delete from notification_channels');
   expect(await saving).toBe(false);
+});
+
+it('chooses no notification of a message if another process has chosen one of them', async () => {
+  const channel = await addChannel('channel', randomPubkey());
+  const [chosen = 0, other = 0] = await addDueNotifications(channel);
+  await sql`update notification_channels set next_attempt_at = ${NOW_MS}`.execute(db);
+  const unlock = await lockRow('notifications', chosen);
+  const clock = () => NOW_MS;
+  const siteLimiter = new FixedWindowRateLimiter(1, 1, clock);
+  const context = { db, clock, monotonicMs: clock, siteLimiter, log: createLogger('silent') };
+  const dispatcher = new NotificationDispatcher({ ...context, nostr: null } as never);
+  dispatcher.start();
+  await waitForBlockedStatement(database);
+  await unlock(`update notifications set message_id = 'msg_1' where id = ${chosen}`);
+  await dispatcher.stop();
+  const left = db.selectFrom('notifications').select('message_id').where('id', '=', other);
+  expect(await left.executeTakeFirst()).toEqual({ message_id: null });
 });
 
 it('finds what a payment adds while a claim ends', async () => {
