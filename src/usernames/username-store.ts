@@ -176,16 +176,11 @@ export async function revokeUsername(tx: Tx, name: string, nowMs: number): Promi
 
 /** Reads the name that a key uses. Locks the key until the transaction ends, so that its changes are serialised. */
 async function lockKeyAndReadName(tx: Tx, pubkey: string) {
+  // An update adds the row again if an operator deletes it meanwhile.
   await tx
     .insertInto('users')
     .values({ pubkey })
-    .onConflict((conflict) => conflict.column('pubkey').doNothing())
-    .execute();
-  await tx
-    .selectFrom('users')
-    .select('pubkey')
-    .where('pubkey', '=', pubkey)
-    .modifyEnd(lockRows(tx, 'for no key update'))
+    .onConflict((conflict) => conflict.column('pubkey').doUpdateSet({ pubkey }))
     .execute();
   return await tx
     .selectFrom('usernames')

@@ -6,6 +6,8 @@ import type { SourcedObservation } from '../../src/quotes/decide-observation.ts'
 import { listPaidQuotes } from '../../src/quotes/paid-list-store.ts';
 import type { NewQuote } from '../../src/quotes/quote-store.ts';
 import { findQuoteByVerifyToken, insertQuotes } from '../../src/quotes/quote-store.ts';
+import { findUserByName } from '../../src/recipients/user-store.ts';
+import { claimUsername } from '../../src/usernames/username-store.ts';
 import { lockRows, waitForBlockedStatement } from '../helpers/database/postgres-locks.ts';
 import { openTestDatabase, type TestDatabase } from '../helpers/database/test-database.ts';
 import {
@@ -49,6 +51,17 @@ it('records payments of other recipients while the row of one recipient is locke
   await delayedPayments;
   expect(await readSequenceNumbers(LOCKED_RECIPIENT)).toEqual([1, 2, 3, 4]);
   expect(await readSequenceNumbers(OTHER_RECIPIENT)).toEqual([1, 2, 3, 4, 5]);
+});
+
+it('gives a key a name while the data of the key are deleted', async () => {
+  await db.insertInto('users').values({ pubkey: LOCKED_RECIPIENT }).execute();
+  const unlock = await lockRows(testDatabase, 'select 1 from users for no key update', []);
+  const claim = { pubkey: LOCKED_RECIPIENT, nowMs: 1, graceMs: 1 };
+  const claiming = transaction(db, (tx) => claimUsername(tx, 'alice', claim));
+  await waitForBlockedStatement(database);
+  await unlock('delete from users');
+  expect(await claiming).toBe(true);
+  expect(await findUserByName(db, 'alice')).toMatchObject({ pubkey: LOCKED_RECIPIENT });
 });
 
 it('lists a payment with an earlier one of the same second, although it commits while the list is read', async () => {
