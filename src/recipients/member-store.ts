@@ -19,8 +19,8 @@ interface MembershipChange {
 /** Makes a key a member, or ends its membership, and records that in the audit trail. Changes nothing if it is so. */
 export async function changeMembership(tx: Tx, change: MembershipChange): Promise<void> {
   const { pubkey, isMember, note, actor, action, nowMs } = change;
-  const { name = null, member = null } = (await findUserByPubkey(tx, pubkey)) ?? {};
   await notifyRecipientChange(tx, pubkey);
+  const { name = null, member = null } = (await findUserByPubkey(tx, pubkey)) ?? {};
   const after = isMember
     ? { sinceMs: member?.sinceMs ?? nowMs, note: note ?? member?.note ?? null }
     : null;

@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../clock.ts';
+import { lockRows } from '../database/sql.ts';
 import { type Db, notify, type Tx, transaction } from '../database/transaction.ts';
 import { RequestError } from '../errors.ts';
 import { type AuditEvent, recordAuditEvent } from './audit-store.ts';
@@ -110,6 +111,7 @@ export class RecipientDirectory {
     const { db, clock } = this.#context;
     const byUser = { actor: { kind: 'user', pubkey }, action: 'change settings' } as const;
     const saved = await transaction(db, async (tx) => {
+      await notifyRecipientChange(tx, pubkey);
       const old = this.#toRecipient(pubkey, await findUserByPubkey(tx, pubkey));
       await saveUserSettings(tx, pubkey, settings);
       const changed = this.#toRecipient(pubkey, await findUserByPubkey(tx, pubkey));
@@ -122,7 +124,6 @@ export class RecipientDirectory {
         before: { mintUrl: old.mintUrl, lockQuotes: old.lockQuotes },
         after: { mintUrl: changed.mintUrl, lockQuotes: changed.lockQuotes },
       });
-      await notify(tx, RECIPIENT_CHANGES_CHANNEL, listLocalParts(changed));
       return changed;
     });
     // The notification reaches this process, too, but only later.
@@ -180,9 +181,16 @@ export class RecipientDirectory {
 /**
  * Announces a change of a recipient, so that all processes remove it from their caches. Call it before a change of the
  * name, because caches contain the recipient under the current name, and never under a name that is still free.
+ *
+ * Locks the recipient's row, so that what is read after it is what the change replaces.
  */
 export async function notifyRecipientChange(tx: Tx, pubkey: string): Promise<void> {
-  const user = await findUserByPubkey(tx, pubkey);
+  const user = await tx
+    .selectFrom('users')
+    .select('name')
+    .where('pubkey', '=', pubkey)
+    .modifyEnd(lockRows(tx, 'for no key update'))
+    .executeTakeFirst();
   await notify(tx, RECIPIENT_CHANGES_CHANNEL, listLocalParts({ pubkey, name: user?.name ?? null }));
 }
 

@@ -10,8 +10,8 @@ export async function recordNameChange(
   change: () => Promise<boolean>,
 ): Promise<boolean> {
   const readName = async () => (await findUserByPubkey(tx, pubkey))?.name ?? null;
-  const before = await readName();
   await notifyRecipientChange(tx, pubkey);
+  const before = await readName();
   if (!(await change())) {
     return false;
   }

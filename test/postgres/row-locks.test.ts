@@ -6,6 +6,8 @@ import type { SourcedObservation } from '../../src/quotes/decide-observation.ts'
 import { listPaidQuotes } from '../../src/quotes/paid-list-store.ts';
 import type { NewQuote } from '../../src/quotes/quote-store.ts';
 import { findQuoteByVerifyToken, insertQuotes } from '../../src/quotes/quote-store.ts';
+import { listAuditEvents } from '../../src/recipients/audit-store.ts';
+import { RecipientDirectory } from '../../src/recipients/recipient-directory.ts';
 import { findUserByName } from '../../src/recipients/user-store.ts';
 import { claimUsername } from '../../src/usernames/username-store.ts';
 import { lockRows, waitForBlockedStatement } from '../helpers/database/postgres-locks.ts';
@@ -62,6 +64,29 @@ it('gives a key a name while the data of the key are deleted', async () => {
   await unlock('delete from users');
   expect(await claiming).toBe(true);
   expect(await findUserByName(db, 'alice')).toMatchObject({ pubkey: LOCKED_RECIPIENT });
+});
+
+it('records what was before a change of settings that had to wait for another change', async () => {
+  const [old, other] = ['https://old.example', 'https://other.example'] as const;
+  await db.insertInto('users').values({ pubkey: LOCKED_RECIPIENT, mint_url: old }).execute();
+  const unlock = await lockRows(testDatabase, 'update users set mint_url = $1', [other]);
+  const recipients = new RecipientDirectory({
+    db,
+    defaults: { mintUrl: old, lockQuotes: false },
+    clock: Date.now,
+    monotonicMs: () => performance.now(),
+  });
+  const saving = recipients.saveSettings(LOCKED_RECIPIENT, { mintUrl: old }, () => undefined);
+  await waitForBlockedStatement(database);
+  await unlock();
+  await saving;
+  const filter = { about: null, sinceMs: null, beforeId: null };
+  expect(await listAuditEvents(db, filter, 2)).toEqual([
+    expect.objectContaining({
+      before: { mintUrl: other, lockQuotes: false },
+      after: { mintUrl: old, lockQuotes: false },
+    }),
+  ]);
 });
 
 it('lists a payment with an earlier one of the same second, although it commits while the list is read', async () => {
