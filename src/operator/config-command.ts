@@ -54,8 +54,10 @@ function showSetting(
   }
   // URLs of mints contain no secrets.
   if (/(?<!MINT)_URL$/.test(name) && shown !== null) {
-    const { protocol, host } = new URL(shown);
-    return { name, source, value: `${protocol}//${host}`, fingerprint: fingerprint(shown) };
+    // Null for a Unix socket, which has no host.
+    const url = URL.parse(shown);
+    const host = url && `${url.protocol}//${url.host}`;
+    return { name, source, value: host, fingerprint: fingerprint(shown) };
   }
   return { name, source, value: shown, fingerprint: null };
 }

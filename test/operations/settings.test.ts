@@ -67,6 +67,13 @@ it('every command uses the settings file, and config prints the value and the so
   expect(`${stdout}${text}`).not.toMatch(/jjjj|key-of-the-operator/);
 });
 
+it('shows no part of the URL of a Unix socket', async () => {
+  const DATABASE_URL = 'postgres://nutpost:p%40ss@/nutpost?host=/run/postgresql';
+  const { code, stdout } = await runNutpostCommand(['config'], { DATABASE_URL, JWT_SECRET });
+  expect(code).toBe(0);
+  expect(stdout).toMatch(/^DATABASE_URL +environment +\(fingerprint [\da-f]{16}\)$/m);
+});
+
 it('shows the fingerprints of generated secrets', async () => {
   fs.writeFileSync(path.join(dataDir, 'jwt-secret'), JWT_SECRET);
   const readFingerprint = async (env: Record<string, string>) => {
