@@ -90,9 +90,10 @@ it('sends an alert if the default mint does not answer for 10 minutes, to a topi
   expect((await receiver.webhooks.next()).headers['title']).toBe('Over: The default mint is down');
 });
 
-it('sends alerts about the database, backups, and payments that were not collected in time', async () => {
+it('sends alerts about the database, backups, and late payments, although the disk cannot be read', async () => {
   let isWritable = true;
-  const database = { ...environment.database, isWritable: () => isWritable };
+  const readDiskSpace = () => Promise.reject(new Error('EIO: i/o error, statfs'));
+  const database = { ...environment.database, isWritable: () => isWritable, readDiskSpace };
   await startService({ database });
   isWritable = false;
   await eventually(() => {

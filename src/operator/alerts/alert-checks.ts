@@ -26,10 +26,12 @@ interface CheckContext {
 export function createAlertChecks(context: CheckContext) {
   const { database, readiness, mintInfoCache, defaultMintUrl, sealer, clock } = context;
   const { db } = database;
+  // Null also if the disk cannot be read, because the alerts about other problems must be sent then, too.
+  const readDiskSpace = () => database.readDiskSpace().catch(() => null);
   return {
     database_unavailable: async () => {
       const { checks } = await readiness.getStatus();
-      const disk = await database.readDiskSpace();
+      const disk = await readDiskSpace();
       const text = `It cannot be read or written${disk === null ? '' : `; ${toMegabytes(disk.freeBytes)} of its disk are free`}.`;
       return checks.database === 'ok' ? null : { text };
     },
@@ -56,9 +58,9 @@ export function createAlertChecks(context: CheckContext) {
         : null;
     },
     disk_low: async () => {
-      const disk = await database.readDiskSpace();
+      const disk = await readDiskSpace();
       if (disk === null) {
-        return null;
+        return 'unknown';
       }
       const percent = Math.floor((100 * disk.freeBytes) / disk.totalBytes);
       const text = `${percent} % of the disk of DATA_DIR are free (${toMegabytes(disk.freeBytes)}).`;
