@@ -7,7 +7,7 @@ export interface OperatorOverview {
   alerts: { since: string; text: string }[];
   /** Of this process, since its start. The newest first. */
   errors: { time: string; event: string; message: string }[];
-  /** Those that fail first. `requests` and `failures` are those of this process since its start. */
+  /** The default mint, then those that fail. `requests` and `failures` are those of this process since its start. */
   mints: {
     url: string;
     answeredAt: string | null;

@@ -62,13 +62,15 @@ export async function findMintHealth(db: Db, mintUrl: string): Promise<MintHealt
   return row ?? null;
 }
 
-/** Lists mints with their health, those that fail first. */
-export async function listMintHealth(db: Db, limit: number) {
+/** Lists mints with their health: one that is always the first, then those that fail. */
+export async function listMintHealth(db: Db, firstUrl: string, limit: number) {
   return await db
     .selectFrom('mints')
     .select(['url', 'answered_at as answeredAtMs', 'failing_since as failingSinceMs', 'failure'])
-    .orderBy(sql`case when failing_since is null then 1 else 0 end`)
-    .orderBy('answered_at', 'desc')
+    .orderBy(
+      sql`case when url = ${firstUrl} then 0 when failing_since is not null then 1 else 2 end`,
+    )
+    .orderBy('answered_at', (order) => order.desc().nullsLast())
     .orderBy('url')
     .limit(limit)
     .execute();

@@ -52,13 +52,32 @@ it('shows health, mints, statistics and the findings of the doctor', async () =>
   await insertPaidQuotes(environment.database, environment.newWallet().pubkey, [
     { paidAtMs: Date.now(), amountSat: 1_234 },
   ]);
+  // Its mint is the default one.
+  await environment.requestInvoice(environment.newWallet(), 21);
+  const { db } = environment.database;
+  const failing = { info: '{}', fetched_at: 1, failing_since: 1, failure: 'timeout' };
+  await db
+    .insertInto('mints')
+    .values([
+      { ...failing, url: 'https://a.example' },
+      { ...failing, url: 'https://b.example', answered_at: 1 },
+    ])
+    .execute();
+  // Of a time when ALERT_URL was set.
+  const alert = { name: 'disk_low', checked_at: 1, since: 1, text: 'The disk is almost full.' };
+  await db.insertInto('alerts').values(alert).execute();
   const { body } = await operator.get(OVERVIEW);
+  expect(body.data.mints.map(({ url }: { url: string }) => url)).toEqual([
+    environment.mint.url,
+    'https://b.example',
+    'https://a.example',
+  ]);
   expect(body.data).toMatchObject({
     health: { status: 'ready', checks: { database: 'ok' } },
     alerts: [],
     errors: [],
     charts: [
-      expect.stringContaining('Payments per day: 1 in 30 days'),
+      expect.stringContaining('Payments per day: 1 in 30 days, at most 1 in one'),
       expect.stringContaining('<title>'),
     ],
   });

@@ -8,7 +8,7 @@ export function renderBarChart(
   title: string,
   bars: readonly { label: string; value: number }[],
 ): string {
-  const max = Math.max(1, ...bars.map(({ value }) => value));
+  const max = Math.max(0, ...bars.map(({ value }) => value));
   const width = WIDTH / Math.max(1, bars.length);
   const format = (value: number) => value.toLocaleString('en');
   const total = bars.reduce((sum, { value }) => sum + value, 0);
@@ -17,7 +17,7 @@ export function renderBarChart(
     <p>${label}</p>
     <svg class="chart" role="img" aria-label=${label} viewBox="0 0 ${WIDTH} ${HEIGHT}">
       ${bars.map((bar, index) => {
-        const height = (HEIGHT * bar.value) / max;
+        const height = (HEIGHT * bar.value) / Math.max(1, max);
         return html`
           <rect x=${index * width} y=${HEIGHT - height} width=${width * 0.8} height=${height}>
             <title>${bar.label}: ${format(bar.value)}</title>

@@ -57,8 +57,9 @@ export function createOperatorPage(sources: OperatorPageSources) {
     keys: config.operatorKeys,
     readOverview: async () => {
       const health = await readiness.getStatus();
-      const mints = await listMintHealth(db, 100);
-      const alerts = await listPresentAlerts(db);
+      const mints = await listMintHealth(db, config.defaultMintUrl, 100);
+      // Without ALERT_URL, nothing is checked, and the stored alerts may be over.
+      const alerts = config.alertTarget === null ? [] : await listPresentAlerts(db);
       const firstDayMs = clock() - (clock() % DAY_MS) - 29 * DAY_MS;
       const stats = await snapshot(db, async (tx) => {
         await disableTimeouts(tx);
