@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import { lockRows } from '../database/sql.ts';
 import type { Tx } from '../database/transaction.ts';
 import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
 import { lockPaymentCounters } from '../recipients/user-store.ts';
@@ -42,6 +43,10 @@ export async function deleteUserData(tx: Tx, pubkey: string): Promise<UserDeleti
     return null;
   }
   await notifyRecipientChange(tx, pubkey);
+  // In the order in which payments are recorded and notifications sent, to avoid deadlocks.
+  const lock = lockRows(tx, 'for no key update');
+  await sql`select 1 from quotes where pubkey = ${pubkey} order by id ${lock}`.execute(tx);
+  await tx.deleteFrom('notification_channels').where('pubkey', '=', pubkey).execute();
   const deleted = await tx
     .deleteFrom('quotes')
     .where('pubkey', '=', pubkey)
@@ -59,7 +64,6 @@ export async function deleteUserData(tx: Tx, pubkey: string): Promise<UserDeleti
     ])
     .where('pubkey', '=', pubkey)
     .executeTakeFirstOrThrow();
-  await tx.deleteFrom('notification_channels').where('pubkey', '=', pubkey).execute();
   await tx
     .deleteFrom('username_purchases')
     .where('pubkey', '=', pubkey)

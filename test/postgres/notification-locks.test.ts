@@ -17,6 +17,7 @@ import {
   releaseChannel,
   saveNotificationChanges,
 } from '../../src/notifications/outbox-store.ts';
+import { deleteUserData } from '../../src/operator/user-data-store.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import { lockRows, waitForBlockedStatement } from '../helpers/database/postgres-locks.ts';
 import { openTestDatabase, type TestDatabase } from '../helpers/database/test-database.ts';
@@ -52,6 +53,18 @@ it('stores the result of a message while its channel is removed', async () => {
   await unlock();
   await removal;
   await recording;
+});
+
+it('stores the result of a message while the data of its recipient are deleted', async () => {
+  const pubkey = randomPubkey();
+  const channel = await addChannel('channel', pubkey);
+  const notificationIds = await addDueNotifications(channel, pubkey);
+  await sql`update quotes set watch_until = null`.execute(db);
+  const unlock = await lockRow('notification_channels', channel);
+  const deletion = transaction(db, (tx) => deleteUserData(tx, pubkey));
+  await waitForBlockedStatement(database);
+  await unlock(`select 1 from notifications where id in (${notificationIds}) for update nowait`);
+  expect(await deletion).toMatchObject({ deletedQuotes: 2 });
 });
 
 it('chooses the notifications of a message while its channel is removed', async () => {
@@ -148,8 +161,8 @@ async function addChannel(id: string, pubkey: string, createdAtMs = NOW_MS): Pro
 }
 
 /** Adds two notifications. @returns their ids */
-async function addDueNotifications(channel: string): Promise<number[]> {
-  const quotes = [1, 2].map(() => buildUnpaidQuote(randomPubkey()));
+async function addDueNotifications(channel: string, pubkey = randomPubkey()): Promise<number[]> {
+  const quotes = [1, 2].map(() => buildUnpaidQuote(pubkey));
   const quoteRowIds = await insertQuotes(db, quotes);
   const planned = quoteRowIds.map((quoteRowId) => ({
     channel,

@@ -2,6 +2,7 @@ import { beforeEach, expect, it } from 'vitest';
 import type { Database } from '../../src/database/database.ts';
 import { type Db, transaction } from '../../src/database/transaction.ts';
 import type { ObservedState } from '../../src/mints/quote-responses.ts';
+import { deleteUserData } from '../../src/operator/user-data-store.ts';
 import type { SourcedObservation } from '../../src/quotes/decide-observation.ts';
 import { listPaidQuotes } from '../../src/quotes/paid-list-store.ts';
 import type { NewQuote } from '../../src/quotes/quote-store.ts';
@@ -139,6 +140,22 @@ it('inserts the quotes of a batch in a fixed order, so that two processes cannot
   batchBlocked.resolve();
   expect(await insertion).toEqual([expect.any(Number)]);
   expect(await batch).toEqual([null, null]);
+});
+
+it('deletes the data of a user while payments are recorded as collected, which lock quotes by id', async () => {
+  const quotes = [1, 2].map(() => buildUnpaidQuote(LOCKED_RECIPIENT));
+  const [first, second] = await insertQuotes(db, quotes);
+  const recorder = createObservationRecorder(db);
+  // The later quote is paid first.
+  for (const quote of quotes.toReversed()) {
+    await recorder.record(quote.mintUrl, [observe(quote, 'PAID')]);
+  }
+  const lockQuote = 'select 1 from quotes where id = $1 for update';
+  const unlock = await lockRows(testDatabase, lockQuote, [first]);
+  const deletion = transaction(db, (tx) => deleteUserData(tx, LOCKED_RECIPIENT));
+  await waitForBlockedStatement(database);
+  await unlock(`select 1 from quotes where id = ${second} for update nowait`);
+  expect(await deletion).toMatchObject({ keptQuotes: 2 });
 });
 
 function lockUser(pubkey: string) {
