@@ -143,10 +143,13 @@ export function parsePubkey(text: string): string | null {
   return parsed.kind === 'pubkey' ? parsed.pubkey : null;
 }
 
+/** A line that cannot control a terminal. */
+export const NOTE_PATTERN = /^\P{Cc}{1,500}$/u;
+
 /** Parses a text about a user or a change, without white space around it. Returns null if the option is missing. */
 export function parseNote(option: string, text: string | undefined): string | null {
   const note = text?.trim();
-  if (note !== undefined && !/^\P{Cc}{1,500}$/u.test(note)) {
+  if (note !== undefined && !NOTE_PATTERN.test(note)) {
     throw new UsageError(`${option} must be one line of at most 500 characters.`);
   }
   return note ?? null;

@@ -8,6 +8,7 @@ import { applyRows, type RowResult, readCsv } from './apply-rows.ts';
 import { assignUsername } from './assign-username.ts';
 import {
   type CommandContext,
+  NOTE_PATTERN,
   type OperatorCommand,
   parseAction,
   parseNote,
@@ -100,6 +101,12 @@ async function changeMember(
   const pubkey = parsePubkey(npub);
   if (pubkey === null) {
     return { isDone: false, text: `${npub} is not a valid npub or key (hex).` };
+  }
+  if (note !== '' && !NOTE_PATTERN.test(note)) {
+    return {
+      isDone: false,
+      text: `The note of ${npub} must be one line of at most 500 characters.`,
+    };
   }
   const { actor, clock } = context;
   const action = isMember ? 'member add' : 'member remove';

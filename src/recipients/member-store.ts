@@ -21,6 +21,9 @@ export async function changeMembership(tx: Tx, change: MembershipChange): Promis
   const { pubkey, isMember, note, actor, action, nowMs } = change;
   await notifyRecipientChange(tx, pubkey);
   const { name = null, member = null } = (await findUserByPubkey(tx, pubkey)) ?? {};
+  if (!isMember && member === null) {
+    return;
+  }
   const after = isMember
     ? { sinceMs: member?.sinceMs ?? nowMs, note: note ?? member?.note ?? null }
     : null;

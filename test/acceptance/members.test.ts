@@ -120,13 +120,24 @@ describe('with RECIPIENTS=members', () => {
     const csv = `npub,note,name\n${wallet.npub},"drums, ""loud""",${name}\n${other.pubkey},,`;
     expect(await importMembers(csv)).toMatchObject({ exitCode: 0 });
     expect(await discover(wallet.npub)).toEqual(UNAVAILABLE);
-    const broken = `${csv}\nnpub1x,,`;
-    expect(await importMembers(broken, '--apply')).toMatchObject({ exitCode: 1 });
+    for (const broken of [
+      'npub1x,,',
+      `${other.pubkey},\u001b[31m,`,
+      `${other.pubkey},,npubitest`,
+    ]) {
+      const result = await importMembers(`${csv}\n${broken}`, '--apply');
+      expect(result).toMatchObject({ exitCode: 1 });
+    }
     expect(await discover(wallet.npub)).toEqual(UNAVAILABLE);
     expect(await importMembers(csv, '--apply')).toMatchObject({ exitCode: 0 });
     expect((await discover(name)).tag).toBe('payRequest');
     expect((await discover(other.npub)).tag).toBe('payRequest');
     expect((await run('user', 'show', wallet.npub)).stdout).toContain('drums, "loud"');
+  });
+
+  it('stores nothing about a key that is removed and was no member', async () => {
+    expect(await run('member', 'remove', wallet.npub)).toMatchObject({ exitCode: 0 });
+    expect(await run('user', 'show', wallet.npub)).toMatchObject({ exitCode: 1 });
   });
 
   it('deletes the membership with the data of a user', async () => {
