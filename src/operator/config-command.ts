@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util';
 import { type CommandConfig, type EffectiveSetting, listSettings } from '../config.ts';
+import { REDACTED } from '../redaction.ts';
 import { fingerprint } from '../sealer.ts';
 import { computeFingerprints } from './backup/backup-manifest.ts';
 import type { CommandReport, ConfigCommand } from './command.ts';
@@ -59,5 +60,7 @@ function showSetting(
     const host = url && `${url.protocol}//${url.host}`;
     return { name, source, value: host, fingerprint: fingerprint(shown) };
   }
-  return { name, source, value: shown, fingerprint: null };
+  // The query of a relay may be an access token.
+  const withoutTokens = name === 'ZAP_RELAYS' ? shown?.replace(/\?[^,]*/g, `?${REDACTED}`) : shown;
+  return { name, source, value: withoutTokens ?? null, fingerprint: null };
 }

@@ -29,6 +29,7 @@ it('every command uses the settings file, and config prints the value and the so
     'FIAT_CURRENCIES=EUR',
     `FIAT_RATE_URL=${FIAT_RATE_URL}`,
     'LIMIT_REQUESTS=1',
+    'ZAP_RELAYS=wss://relay.example?token=key-of-the-operator,wss://other.example',
   ];
   fs.writeFileSync(file, lines.join('\n'));
   const env = { NUTPOST_ENV: file, PORT: '5000', LIMIT_REQUESTS: '' };
@@ -53,6 +54,11 @@ it('every command uses the settings file, and config prints the value and the so
       { name: 'LIMIT_REQUESTS', source: 'default', value: '6000' },
       { name: 'LOG_LEVEL', source: 'default', value: 'info' },
       { name: 'ZAP_SECRET_KEY', source: 'default' },
+      {
+        name: 'ZAP_RELAYS',
+        source: 'file',
+        value: 'wss://relay.example?[redacted],wss://other.example',
+      },
       {
         name: 'FIAT_RATE_URL',
         source: 'file',
