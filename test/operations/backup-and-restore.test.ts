@@ -98,6 +98,15 @@ describe.each(KINDS)('on %s', (_name, format, create) => {
   });
 });
 
+it('writes an archive if the dump of a newer pg_dump might not fit the server', async () => {
+  const env = { ...(await createPostgres()), PATH: directory };
+  await fill(env);
+  const program = path.join(directory, 'pg_dump');
+  fs.writeFileSync(program, '#!/bin/sh\necho "pg_dump (PostgreSQL) 99.1"\n', { mode: 0o755 });
+  const { stdout } = await runNutpostCommand(['backup', directory, '--json'], env);
+  expect(JSON.parse(stdout)).toMatchObject({ format: 'archive' });
+});
+
 it('restores a backup whose secrets are unknown, and says so', async () => {
   const env = await createSqlite();
   await fill(env);
@@ -212,6 +221,28 @@ it('copies the complete SQLite database while another process writes all the tim
   expect(rows).toMatchObject({ relays: ROW_COUNT });
   using copy = new DatabaseSync(file, { readOnly: true });
   expect(copy.prepare('select count(*) as count from users').get()).toEqual({ count: rows.users });
+});
+
+it('says why it cannot write a file', async () => {
+  const env = await createSqlite();
+  await fill(env);
+  const file = path.join(directory, 'missing', 'one');
+  expect(await runNutpostCommand(['backup', file], env)).toMatchObject({
+    code: 1,
+    stderr: `${file} cannot be written: unable to open database: ${file}.unfinished.\n`,
+  });
+});
+
+it('says why it cannot restore a file', async () => {
+  const env = await createSqlite();
+  await fill(env);
+  const file = path.join(directory, 'one');
+  expect(await runNutpostCommand(['backup', file], env)).toMatchObject({ code: 0 });
+  const result = await runNutpostCommand(['restore', file], { ...env, DATA_DIR: `${file}/x` });
+  expect(result).toMatchObject({
+    code: 1,
+    stderr: expect.stringMatching(/^DATA_DIR cannot be written: ENOTDIR: .+\.\n$/),
+  });
 });
 
 it.each([

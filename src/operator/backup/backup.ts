@@ -5,7 +5,7 @@ import type { CommandConfig } from '../../config.ts';
 import { openExistingDatabase } from '../../database/database.ts';
 import { recordBackup } from '../../database/newest-backup-store.ts';
 import { type Db, snapshot } from '../../database/transaction.ts';
-import { OperatorError } from '../../errors.ts';
+import { OperatorError, rootCauseMessage } from '../../errors.ts';
 import { exportArchive } from '../archive/archive-commands.ts';
 import {
   type CommandIo,
@@ -136,7 +136,7 @@ async function writeChecked(
   } catch (error) {
     // Errors of the file system and SQLite, such as a full disk, have a code.
     throw error instanceof Error && 'code' in error
-      ? new OperatorError(`${file} cannot be written: ${error.message}.`)
+      ? new OperatorError(`${file} cannot be written: ${rootCauseMessage(error)}.`)
       : error;
   } finally {
     fs.rmSync(unfinished, { force: true });
@@ -167,8 +167,8 @@ async function chooseFormat({ database }: CommandConfig, db: Db): Promise<Backup
     return 'sqlite';
   }
   const version = await findDumpVersion();
-  // pg_dump refuses a server that is newer than itself.
-  return version !== null && version >= (await readServerVersion(db)) ? 'dump' : 'archive';
+  // pg_dump refuses a newer server, and an older one may reject its dump: version 17 writes a setting that 16 lacks.
+  return version === (await readServerVersion(db)) ? 'dump' : 'archive';
 }
 
 /** Writes to the disk what the operating system still holds in memory. */

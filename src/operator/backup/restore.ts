@@ -153,10 +153,14 @@ async function restoreTables(
 function copyDatabase(dataDir: string, file: string): void {
   const database = sqliteFilePath(dataDir);
   const unfinished = `${database}.unfinished`;
-  fs.mkdirSync(dataDir, { recursive: true });
-  fs.copyFileSync(file, unfinished);
-  fs.chmodSync(unfinished, 0o600);
-  syncToDisk(unfinished);
-  fs.renameSync(unfinished, database);
-  syncToDisk(dataDir);
+  try {
+    fs.mkdirSync(dataDir, { recursive: true });
+    fs.copyFileSync(file, unfinished);
+    fs.chmodSync(unfinished, 0o600);
+    syncToDisk(unfinished);
+    fs.renameSync(unfinished, database);
+    syncToDisk(dataDir);
+  } catch (error) {
+    throw new OperatorError(`DATA_DIR cannot be written: ${(error as Error).message}.`);
+  }
 }
