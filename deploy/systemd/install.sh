@@ -50,7 +50,7 @@ select_version() {
 
 is_ready() {
   # shellcheck disable=SC2046
-  env $(grep -E '^(HOST|PORT)=' $settings) node $root/current/bin/healthcheck.js >/dev/null 2>&1
+  env $(grep -E '^(HOST|PORT)=' $settings | tr -d \'\") node $root/current/bin/healthcheck.js >/dev/null 2>&1
 }
 
 count_restarts() {
@@ -59,7 +59,7 @@ count_restarts() {
 
 # Fails if the service exits, which systemd then restarts. Migrations of large tables may take minutes.
 restart_service() {
-  systemctl restart nutpost
+  systemctl restart nutpost || return 1
   restarts=$(count_restarts)
   echo "Waiting until nutpost $version is ready"
   until is_ready; do
