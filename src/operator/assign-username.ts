@@ -1,8 +1,7 @@
 import * as nip19 from 'nostr-tools/nip19';
 import type { Tx } from '../database/transaction.ts';
-import { recordAuditEvent } from '../recipients/audit-store.ts';
 import { looksLikeKey, parseUsername } from '../recipients/lightning-address.ts';
-import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
+import { recordNameChange } from '../usernames/record-name-change.ts';
 import {
   claimUsername,
   decideClaim,
@@ -36,13 +35,14 @@ export async function assignUsername(
     return fail(`${name} belongs to ${owner}: see \`nutpost name show ${name}\`.`);
   }
   if (claim !== 'owned') {
-    await notifyRecipientChange(tx, pubkey);
-    const isFree = claim !== 'reserved' || (await freeUsername(tx, name));
-    if (!isFree || !(await claimUsername(tx, name, { pubkey, nowMs, graceMs }))) {
+    const event = { atMs: nowMs, actor, action: 'name assign', pubkey };
+    const isAssigned = await recordNameChange(tx, event, async () => {
+      const isFree = claim !== 'reserved' || (await freeUsername(tx, name));
+      return isFree && claimUsername(tx, name, { pubkey, nowMs, graceMs });
+    });
+    if (!isAssigned) {
       return fail(`${name} changed at the same time: try again.`);
     }
-    const event = { atMs: nowMs, actor, action: 'name assign', pubkey, name };
-    await recordAuditEvent(tx, { ...event, before: { availability: claim }, after: { pubkey } });
   }
   return { isDone: true, text: `${pubkeyToText(pubkey, name)} has the name.` };
 }

@@ -290,6 +290,11 @@ describe('nutpost name assign', () => {
     expect(await run('name', 'assign', `${name}new`, wallet.pubkey)).toMatchObject({ exitCode: 0 });
     expect(await isPayable(`${name}new`)).toBe(true);
     expect((await runJson('name', 'show', name)).availability).toBe('in_grace');
+    expect((await runJson('audit', `${name}new`)).events[0]).toMatchObject({
+      action: 'name assign',
+      before: { name },
+      after: { name: `${name}new` },
+    });
     expect(await run('name', 'assign', `${name}new`, wallet.npub)).toMatchObject({ exitCode: 0 });
   });
 
