@@ -3,7 +3,8 @@ import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { type Db, type Tx, tryTransaction } from '../database/transaction.ts';
 import { OperatorError } from '../errors.ts';
-import type { CommandIo, CommandReport } from './command.ts';
+import { lockUsers } from '../recipients/user-store.ts';
+import { type CommandIo, type CommandReport, parsePubkey } from './command.ts';
 
 /** `text` says for people what was done, or why nothing can be. */
 export interface RowResult {
@@ -12,7 +13,7 @@ export interface RowResult {
 }
 
 /** Applies all rows in one transaction, or none if one fails or if `isApplied` is false. */
-export async function applyRows<Row>(
+export async function applyRows<Row extends { npub?: string }>(
   db: Db,
   rows: readonly Row[],
   isApplied: boolean,
@@ -20,7 +21,9 @@ export async function applyRows<Row>(
 ): Promise<CommandReport> {
   const results: RowResult[] = [];
   const isSuccess = () => results.every(({ isDone }) => isDone);
+  const pubkeys = rows.flatMap(({ npub = '' }) => parsePubkey(npub) ?? []);
   const isChanged = await tryTransaction(db, async (tx) => {
+    await lockUsers(tx, pubkeys);
     for (const row of rows) {
       results.push(await apply(tx, row));
     }

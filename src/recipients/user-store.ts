@@ -116,6 +116,14 @@ export async function lockPaymentCounters(tx: Tx, pubkeys: readonly string[]) {
   return rows;
 }
 
+/** Locks those of these users that are stored, in the order of {@link lockPaymentCounters}. */
+export async function lockUsers(tx: Tx, pubkeys: readonly string[]): Promise<void> {
+  await sql`
+    select 1 from users where ${columnInValues(tx, 'pubkey', 'text', pubkeys)} order by pubkey
+    ${lockRows(tx, 'for no key update')}
+  `.execute(tx);
+}
+
 export async function savePaymentCounters(
   tx: Tx,
   counters: readonly Omit<PaymentCounter, 'listedUntilMs'>[],

@@ -1,3 +1,4 @@
+import { generateSecretKey, getPublicKey } from 'nostr-tools/pure';
 import { beforeEach, expect, it } from 'vitest';
 import type { Database } from '../../src/database/database.ts';
 import { type Db, transaction } from '../../src/database/transaction.ts';
@@ -17,6 +18,8 @@ import {
   buildUnpaidQuote,
   createObservationRecorder,
 } from '../helpers/recipients/quote-fixtures.ts';
+import { FakeTerminal } from '../helpers/service/fake-terminal.ts';
+import { runOperatorCommand } from '../helpers/service/run-operator-command.ts';
 
 const LOCKED_RECIPIENT = '1'.repeat(64);
 const OTHER_RECIPIENT = '2'.repeat(64);
@@ -143,7 +146,7 @@ it('inserts the quotes of a batch in a fixed order, so that two processes cannot
 });
 
 it('deletes the data of a user while payments are recorded as collected, which lock quotes by id', async () => {
-  const quotes = [1, 2].map(() => buildUnpaidQuote(LOCKED_RECIPIENT));
+  const quotes = ['a', 'b'].map((quoteId) => buildUnpaidQuote(LOCKED_RECIPIENT, { quoteId }));
   const [first, second] = await insertQuotes(db, quotes);
   const recorder = createObservationRecorder(db);
   // The later quote is paid first.
@@ -156,6 +159,22 @@ it('deletes the data of a user while payments are recorded as collected, which l
   await waitForBlockedStatement(database);
   await unlock(`select 1 from quotes where id = ${second} for update nowait`);
   expect(await deletion).toMatchObject({ keptQuotes: 2 });
+});
+
+it('imports members while payments to several of them are recorded, which lock users by key', async () => {
+  const [first = '', second = ''] = [1, 2].map(() => getPublicKey(generateSecretKey())).toSorted();
+  await db
+    .insertInto('users')
+    .values([{ pubkey: first }, { pubkey: second }])
+    .execute();
+  const lock = (pubkey: string) => `select 1 from users where pubkey = '${pubkey}' for update`;
+  const unlock = await lockRows(testDatabase, lock(first), []);
+  const terminal = new FakeTerminal(`npub\n${second}\n${first}`);
+  const argv = ['member', 'import', '-', '--apply'];
+  const importing = runOperatorCommand(database, argv, { terminal });
+  await waitForBlockedStatement(database);
+  await unlock(`${lock(second)} nowait`);
+  expect(await importing).toMatchObject({ exitCode: 0 });
 });
 
 function lockUser(pubkey: string) {
