@@ -233,6 +233,19 @@ it('says why it cannot write a file', async () => {
   });
 });
 
+it('leaves no file if it cannot write the one with the fingerprints', async () => {
+  const env = await createSqlite();
+  await fill(env);
+  const file = path.join(directory, 'one');
+  // As with a full disk, the file appears in the directory, but has no content.
+  fs.symlinkSync(path.join(directory, 'missing', 'one.json'), `${file}.json`);
+  expect(await runNutpostCommand(['backup', file], env)).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining(`${file} cannot be written: ENOENT`),
+  });
+  expect(fs.readdirSync(directory)).toEqual([]);
+});
+
 it('says why it cannot restore a file', async () => {
   const env = await createSqlite();
   await fill(env);

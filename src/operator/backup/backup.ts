@@ -134,6 +134,7 @@ async function writeChecked(
     syncToDisk(path.dirname(file));
     return content;
   } catch (error) {
+    fs.rmSync(toManifestFile(file), { force: true });
     // Errors of the file system and SQLite, such as a full disk, have a code.
     throw error instanceof Error && 'code' in error
       ? new OperatorError(`${file} cannot be written: ${rootCauseMessage(error)}.`)
