@@ -111,7 +111,12 @@ it('sends alerts about the database, backups, and late payments, although the di
   await passMinutes(2);
   expect(await nextAlert()).toMatchObject({ alert: 'backup_too_old', state: 'over' });
   const paidAtMs = clock.nowMs - 2 * 60 * MINUTE_MS;
-  await insertPaidQuotes(environment.database, randomPubkey(), [{ paidAtMs }, { paidAtMs }]);
+  const weekEarlier = { paidAtMs: paidAtMs - 7 * 24 * 60 * MINUTE_MS };
+  await insertPaidQuotes(environment.database, randomPubkey(), [
+    weekEarlier,
+    { paidAtMs },
+    { paidAtMs },
+  ]);
   const quotes = environment.database.db.updateTable('quotes');
   await quotes.set({ watch_until: clock.nowMs + 1e9 }).execute();
   await passMinutes(2);

@@ -80,11 +80,14 @@ export async function hasWatchedQuotes(db: Db, mintUrl: string): Promise<boolean
   return row !== undefined;
 }
 
-/** Returns the number and sum of the payments that their mints may refuse to issue, and that are still watched. */
+const DAY_MS = 24 * 60 * 60_000;
+
+/** Returns the number and sum of the payments that their mints may refuse to issue since a time in the last day. */
 export async function readPaymentsPastDeadline(db: Db, nowMs: number) {
   const { rows } = await sql<{ count: number; sat: number }>`
     select count(*) as count, cast(coalesce(sum(amount_sat), 0) as bigint) as sat
-    from quotes where watch_until is not null and ${COLLECT_BY} < ${nowMs}
+    from quotes where watch_until is not null
+      and ${COLLECT_BY} < ${nowMs} and ${COLLECT_BY} >= ${nowMs - DAY_MS}
   `.execute(db);
   return rows[0] ?? { count: 0, sat: 0 };
 }
