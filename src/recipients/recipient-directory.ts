@@ -143,7 +143,10 @@ export class RecipientDirectory {
     }
   }
 
-  /** Returns null if the address names no recipient, a blocked one, or one that is not a member. Throws RequestError if an npub is malformed. */
+  /**
+   * Returns null if the address names no recipient, a blocked one, or one that is not a member. Throws RequestError if an
+   * npub is malformed.
+   */
   async #findPayable(address: RecipientAddress): Promise<Recipient | null> {
     const { db } = this.#context;
     switch (address.kind) {

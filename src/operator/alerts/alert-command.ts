@@ -1,9 +1,9 @@
 import { parseArgs } from 'node:util';
 import {
   type OperatorCommand,
+  parseAction,
   renderReport,
   requireSingleOperand,
-  UsageError,
 } from '../command.ts';
 import { sendAlert } from './alert-sender.ts';
 
@@ -18,9 +18,7 @@ export const alertCommand: OperatorCommand = {
       options: { json: { type: 'boolean', default: false } },
       allowPositionals: true,
     });
-    if (requireSingleOperand(positionals, 'Give test.') !== 'test') {
-      throw new UsageError('Give test.');
-    }
+    parseAction({ test: [] }, requireSingleOperand(positionals, 'Give one action: test.'), values);
     return async ({ alertTarget, clock }) => {
       const text = 'This is a test. Alerts of nutpost arrive here.';
       const message = { alert: 'test', state: 'test', title: 'Test', text } as const;

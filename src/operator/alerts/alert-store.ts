@@ -82,7 +82,7 @@ export async function hasWatchedQuotes(db: Db, mintUrl: string): Promise<boolean
 
 const DAY_MS = 24 * 60 * 60_000;
 
-/** Returns the number and sum of the payments that their mints may refuse to issue since a time in the last day. */
+/** Returns the number and sum of the payments whose deadline passed in the last day before they were collected. */
 export async function readPaymentsPastDeadline(db: Db, nowMs: number) {
   const { rows } = await sql<{ count: number; sat: number }>`
     select count(*) as count, cast(coalesce(sum(amount_sat), 0) as bigint) as sat
