@@ -285,7 +285,10 @@ async function createSqlite(): Promise<Environment> {
 async function createPostgres(): Promise<Environment> {
   const { url, drop } = await createOperationsDatabase();
   cleanup.defer(drop);
-  return { DATABASE_URL: url, ...SECRETS };
+  const address = new URL(url);
+  // Programs of PostgreSQL reject this parameter, which Node's driver has.
+  address.searchParams.set('query_timeout', '60000');
+  return { DATABASE_URL: address.href, ...SECRETS };
 }
 
 async function createPostgresWithoutDump(): Promise<Environment> {

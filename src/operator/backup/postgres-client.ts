@@ -25,7 +25,7 @@ export async function runPostgresProgram(
   args: readonly string[],
 ): Promise<void> {
   // A pooler that shares connections, to which `url` may lead, breaks the session that these programs need.
-  const address = new URL(listenUrl ?? url);
+  const address = toLibpqUrl(listenUrl ?? url);
   const { password } = address;
   // All users of the machine can see the arguments of a process.
   address.password = '';
@@ -36,4 +36,27 @@ export async function runPostgresProgram(
     const { stderr, message } = error as Error & { stderr?: string };
     throw new OperatorError(`${program} failed: ${(stderr || message).trim()}`);
   }
+}
+
+/** Those with a meaning that Node's driver and the programs of PostgreSQL share. Each rejects or ignores others. */
+const SHARED_PARAMETERS = [
+  ...['host', 'port', 'user', 'options'],
+  ...['sslmode', 'sslrootcert', 'sslcert', 'sslkey'],
+];
+
+/** Translates a URL for Node's driver. */
+export function toLibpqUrl(url: string): URL {
+  const address = new URL(url);
+  const parameters = [...address.searchParams].filter(([name]) => SHARED_PARAMETERS.includes(name));
+  const { sslmode, sslrootcert } = Object.fromEntries(parameters);
+  if (sslmode === 'verify-full' && sslrootcert === undefined) {
+    // The well-known certificate authorities, which Node trusts unless the URL names others.
+    parameters.push(['sslrootcert', 'system']);
+  }
+  const texts = parameters.map(([name, value]) => {
+    const translated = name === 'sslmode' && value === 'no-verify' ? 'require' : value;
+    return `${name}=${encodeURIComponent(translated)}`;
+  });
+  address.search = texts.join('&');
+  return address;
 }
