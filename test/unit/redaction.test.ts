@@ -59,11 +59,11 @@ describe('redact', () => {
   });
 
   it.each(['Nostr ', '"secret":"', '\\"secret\\":\\"', 'a://', '?C=', '/verify/', 'eyJ', '\\'])(
-    'takes less than 2 s for a million characters of repeated %j',
+    'takes less than 2 s of processor time for a million characters of repeated %j',
     (repeatedText) => {
-      const startedAtMs = performance.now();
+      const before = process.cpuUsage();
       redact(repeatedText.repeat(1_000_000 / repeatedText.length));
-      expect(performance.now() - startedAtMs).toBeLessThan(2_000);
+      expect(process.cpuUsage(before).user).toBeLessThan(2_000_000);
     },
   );
 });

@@ -27,9 +27,9 @@ describe('parseOkMessage', () => {
   it.each([
     ['only spaces', ' '.repeat(250_000)],
     ['spaces between letters', `a${' '.repeat(250_000)}b`],
-  ])('takes less than a second for a message of 250,000 characters with %s', (_case, message) => {
-    const startedAtMs = performance.now();
+  ])('takes less than a second of processor time for 250,000 characters with %s', (_, message) => {
+    const before = process.cpuUsage();
     parseOkMessage(false, message);
-    expect(performance.now() - startedAtMs).toBeLessThan(1_000);
+    expect(process.cpuUsage(before).user).toBeLessThan(1_000_000);
   });
 });
