@@ -64,15 +64,12 @@ async function reopen(page: Page, path: string, whileClosed = async () => undefi
   });
   // It has the session now, unless the first page was busy for too long.
   await expect
-    .poll(
-      async () => {
-        if (await other.getByRole('button', { name: 'Sign in with' }).isVisible()) {
-          await other.reload();
-        }
-        return heading(other, 'Received payments').isVisible();
-      },
-      { timeout: 20_000 },
-    )
+    .poll(async () => {
+      if (await other.getByRole('button', { name: 'Sign in with' }).isVisible()) {
+        await other.reload();
+      }
+      return heading(other, 'Received payments').isVisible();
+    })
     .toBe(true);
   await page.close();
   await whileClosed();

@@ -73,26 +73,23 @@ export async function takeToken(token: string): Promise<number> {
 /** Finishes what a page has begun, as a person would. */
 export async function finish(page: Page): Promise<void> {
   await expect
-    .poll(
-      async () => {
-        // The page may be faster than this test.
-        const click = (name: string) =>
-          page
-            .getByRole('button', { name, exact: true })
-            .click({ timeout: 2_000 })
-            .catch(() => undefined);
-        if ((await section(page, 'Waiting').getByText('Nothing is waiting').count()) === 0) {
-          await click('Collect');
-          return true;
-        }
-        const isUnfinished = (await page.getByText('In progress').count()) > 0;
-        if (isUnfinished && (await page.getByRole('button', { name: 'Try again' }).count()) > 0) {
-          await click('Try again');
-        }
-        return isUnfinished;
-      },
-      { timeout: 20_000 },
-    )
+    .poll(async () => {
+      // The page may be faster than this test.
+      const click = (name: string) =>
+        page
+          .getByRole('button', { name, exact: true })
+          .click({ timeout: 2_000 })
+          .catch(() => undefined);
+      if ((await section(page, 'Waiting').getByText('Nothing is waiting').count()) === 0) {
+        await click('Collect');
+        return true;
+      }
+      const isUnfinished = (await page.getByText('In progress').count()) > 0;
+      if (isUnfinished && (await page.getByRole('button', { name: 'Try again' }).count()) > 0) {
+        await click('Try again');
+      }
+      return isUnfinished;
+    })
     .toBe(false);
 }
 

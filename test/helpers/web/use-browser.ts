@@ -91,7 +91,7 @@ export function useBrowser(): TestBrowser {
       if (!contexts.includes(context)) {
         contexts.push(context);
         // Less than vitest's timeout, so that a failing test names what it waited for.
-        context.setDefaultTimeout(20_000);
+        context.setDefaultTimeout(45_000);
         await context.addInitScript(INIT_SCRIPT);
       }
       const page = await context.newPage();
