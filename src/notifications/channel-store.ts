@@ -65,10 +65,21 @@ export async function saveChannel(
     created_at: createdAtMs,
   };
   const working = { failing_since: null, last_error: null, disabled_at: null };
+  await retryChannel(tx, columns.id, createdAtMs);
   await tx
     .insertInto('notification_channels')
     .values(row)
     .onConflict((conflict) => conflict.column('id').doUpdateSet({ ...row, ...working }))
+    .execute();
+}
+
+/** Ends the backoff of a channel that has failed, because it may work again. */
+export async function retryChannel(db: Db, id: string, nowMs: number): Promise<void> {
+  await db
+    .updateTable('notification_channels')
+    .set({ not_before: nowMs, next_attempt_at: nowMs })
+    .where('id', '=', id)
+    .where('failing_since', 'is not', null)
     .execute();
 }
 

@@ -9,6 +9,7 @@ import {
   findChannel,
   listChannels,
   type NotificationChannel,
+  retryChannel,
   saveChannel,
 } from './channel-store.ts';
 import { toSiteKey } from './delivery-policy.ts';
@@ -154,5 +155,9 @@ export async function sendTestMessage(
   }
   const message = { id: `msg_${randomUUID()}`, type: 'test', notifications: [] } as const;
   const { outcome, text } = await sendMessage(context, channel, message);
-  return outcome === 'delivered' ? null : text;
+  if (outcome !== 'delivered') {
+    return text;
+  }
+  await retryChannel(context.db, channelId, context.clock());
+  return null;
 }

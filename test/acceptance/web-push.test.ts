@@ -192,6 +192,28 @@ it('replaces a device with the same endpoint, and keeps what it is waiting for',
   expect(await listChannels(wallet)).toHaveLength(1);
 });
 
+it.each(['was added again', 'has accepted a test'])(
+  'sends to a device that has failed as soon as it %s',
+  async (change) => {
+    const answers = [{ status: 503, headers: { 'retry-after': '7200' } }];
+    const { url, messages } = await startPushService(() => answers.shift() ?? { status: 201 });
+    const wallet = environment.newWallet();
+    const browser = new SubscribedBrowser(url);
+    const { channels } = await addDevice(wallet, browser);
+    await pay(wallet, 'amount=1000');
+    clock.advance(DELAY_MS);
+    const { id } = browser.decrypt(await messages.next());
+    await waitForChannel(wallet, 'problem');
+    if (change === 'was added again') {
+      await addDevice(wallet, browser);
+    } else {
+      await wallet.send('POST', `${PATH}/test`, { id: channels[0]?.id });
+      expect(browser.decrypt(await messages.next()).title).toBe('Notifications work.');
+    }
+    expect(browser.decrypt(await messages.next()).id).toBe(id);
+  },
+);
+
 it('sends a test to any of the devices, and at most 10 are possible', async () => {
   const { url, messages } = await startPushService();
   const wallet = environment.newWallet();
