@@ -111,6 +111,8 @@ it('changes blocks and names as the operator, and records it', async () => {
 
 it.each([
   [['trace', 'alice', '--reveal']],
+  [['payments']],
+  [['user', 'list', '--uncollected']],
   [['user', 'export', 'alice']],
   [['user', 'delete', 'alice', '--apply']],
   [['name', 'release', 'carla', '--in-use']],

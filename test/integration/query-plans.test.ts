@@ -22,6 +22,7 @@ import {
   saveNotificationChanges,
 } from '../../src/notifications/outbox-store.ts';
 import { resetSequencesAndAnalyze } from '../../src/operator/archive/archive-store.ts';
+import { readStats } from '../../src/operator/report-store.ts';
 import { findTracedQuotes, searchQuotes } from '../../src/operator/trace/trace-store.ts';
 import { countOpenInvoices } from '../../src/quotes/open-invoice-store.ts';
 import {
@@ -213,6 +214,12 @@ describe.skipIf(isPostgres)('SQLite', () => {
     const planSteps = await explainStatements(database, call);
     expect(planSteps.length).toBeGreaterThan(0);
     expect(planSteps.filter((step) => FULL_SCAN.test(step))).toEqual([]);
+  });
+
+  it('counts the payments of a time without reading all quotes', async () => {
+    const planSteps = await explainStatements(database, (tx) => readStats(tx, 'day', 1));
+    expect(planSteps.filter((step) => step.includes('SCAN quotes'))).toEqual([]);
+    expect(planSteps).toContainEqual(expect.stringContaining('(pubkey=? AND paid_at>?)'));
   });
 
   it('finds changes since a time with an index on the time, not by reading all events of the recipients', async () => {
