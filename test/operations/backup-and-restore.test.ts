@@ -107,6 +107,20 @@ it('writes an archive if the dump of a newer pg_dump might not fit the server', 
   expect(JSON.parse(stdout)).toMatchObject({ format: 'archive' });
 });
 
+it('names the version that wrote an archive with other tables, and restores nothing', async () => {
+  const file = path.join(directory, 'old.ndjson');
+  const header = { archive: 'nutpost', nutpost: '0.1.0', made_at: '2026-11-30T11:00:00.000Z' };
+  fs.writeFileSync(file, `${JSON.stringify({ ...header, rows: { users: 0, quotes: 0 } })}\n`);
+  const env = await createSqlite();
+  expect(await runNutpostCommand(['restore', file], env)).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining(
+      'nutpost 0.1.0 wrote this archive: import it with that version',
+    ),
+  });
+  expect(fs.existsSync(sqliteFilePath(`${env['DATA_DIR']}`))).toBe(false);
+});
+
 it('restores a backup whose secrets are unknown, and says so', async () => {
   const env = await createSqlite();
   await fill(env);

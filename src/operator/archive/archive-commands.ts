@@ -15,6 +15,7 @@ import {
   type ArchiveTable,
   archiveHeaderSchema,
   archiveLineSchema,
+  archiveWriterSchema,
   clearAndListFilledTables,
   countArchiveRows,
   disableTimeouts,
@@ -92,12 +93,7 @@ export async function importArchive(
   audit: Pick<AuditEvent, 'actor' | 'atMs'>,
 ): Promise<ArchiveRowCounts> {
   const { value: firstLine } = await lines.next();
-  const header = archiveHeaderSchema.safeParse(tryParseJson(firstLine ?? '')).data;
-  if (header === undefined) {
-    throw new OperatorError(
-      'Nothing was imported. Line 1: is not the first line of an archive that this nutpost can read.',
-    );
-  }
+  const header = parseArchiveHeader(firstLine);
   await transaction(db, async (tx) => {
     await disableTimeouts(tx);
     await lockArchiveTables(tx);
@@ -147,8 +143,23 @@ async function insertRows(
   }
 }
 
-function createLineError(lineNumber: number, problem: string, header: ArchiveHeader) {
-  const writerVersion = header.nutpost;
+/** Parses the first line of an archive. @throws OperatorError if it is none, or of a version with other tables */
+export function parseArchiveHeader(line = ''): ArchiveHeader {
+  const json = tryParseJson(line);
+  const header = archiveHeaderSchema.safeParse(json).data;
+  if (header === undefined) {
+    const writer = archiveWriterSchema.safeParse(json).data;
+    const problem = 'is not the first line of an archive that this nutpost can read';
+    throw createLineError(HEADER_LINE_COUNT, problem, writer);
+  }
+  return header;
+}
+
+function createLineError(
+  lineNumber: number,
+  problem: string,
+  { nutpost: writerVersion }: Pick<ArchiveHeader, 'nutpost'> = { nutpost: VERSION },
+) {
   const hint = `\nnutpost ${writerVersion} wrote this archive: import it with that version, then upgrade.`;
   return new OperatorError(
     `Nothing was imported. Line ${lineNumber}: ${problem}.${writerVersion === VERSION ? '' : hint}`,

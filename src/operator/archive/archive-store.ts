@@ -35,9 +35,14 @@ export const EXCLUDED_COLUMNS: Partial<Record<ArchiveTable, readonly string[]>> 
   username_purchases: ['lease_holder', 'lease_expires_at'],
 };
 
-export const archiveHeaderSchema = z.strictObject({
+/** What the header of each version says. */
+export const archiveWriterSchema = z.object({
   archive: z.literal('nutpost'),
   nutpost: z.string().regex(/^[\w.+-]{1,40}$/),
+});
+
+export const archiveHeaderSchema = z.strictObject({
+  ...archiveWriterSchema.shape,
   made_at: z.iso.datetime(),
   rows: z.record(z.enum(ARCHIVE_TABLES), z.int().min(0)),
 });

@@ -4,8 +4,8 @@ import fs from 'node:fs';
 import { text } from 'node:stream/consumers';
 import { OperatorError } from '../../errors.ts';
 import { tryParseJson } from '../../untrusted-text.ts';
-import { readLines } from '../archive/archive-commands.ts';
-import { archiveHeaderSchema, archiveLineSchema } from '../archive/archive-store.ts';
+import { parseArchiveHeader, readLines } from '../archive/archive-commands.ts';
+import { archiveLineSchema } from '../archive/archive-store.ts';
 import { readSqliteContent } from './backup-store.ts';
 
 /** `sqlite`: a copy of the database; `dump`: of pg_dump; `archive`: the output of `nutpost export`. */
@@ -116,11 +116,14 @@ async function countCopiedRows(lines: AsyncIterable<string>): Promise<BackupCont
 async function inspectArchive(file: string): Promise<BackupContent> {
   const lines = readLines(fs.createReadStream(file));
   const { value: firstLine } = await lines.next();
-  const { rows: expected } = archiveHeaderSchema.parse(tryParseJson(firstLine ?? ''));
+  const { rows: expected } = parseArchiveHeader(firstLine);
   const content = new ContentCounter({ users: 0, quotes: 0 });
   for await (const line of lines) {
-    const { table, row } = archiveLineSchema.parse(tryParseJson(line));
-    content.addRow(table, (column) => row[column]);
+    const { data } = archiveLineSchema.safeParse(tryParseJson(line));
+    if (data === undefined) {
+      throw new Error('it has a line that is not a row of an archive');
+    }
+    content.addRow(data.table, (column) => data.row[column]);
   }
   for (const [table, count] of Object.entries(expected)) {
     const found = content.rows[table] ?? 0;
