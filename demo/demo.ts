@@ -20,7 +20,7 @@ export interface DemoOptions {
   /** Keep the service and the mint running after the payments, until `stopSignal` aborts. */
   shouldKeepRunning: boolean;
   /** Port of the service. `0`: any free port. With `shouldKeepRunning`, the payment server uses the next port. */
-  port: string;
+  port: number;
   /** Stops the demo, even in the middle of a payment. */
   stopSignal: AbortSignal;
 }
@@ -61,7 +61,7 @@ export async function runDemo({ shouldKeepRunning, port, stopSignal }: DemoOptio
     describeResult: ({ publicOrigin }) => publicOrigin,
   });
   const { publicOrigin } = service;
-  const paymentServer = shouldKeepRunning ? await startDemoPaymentServer(mint, Number(port)) : null;
+  const paymentServer = shouldKeepRunning ? await startDemoPaymentServer(mint, port) : null;
   const wallet = new DemoWallet(publicOrigin, mint.url);
   await runner.runStep({
     name: 'Wallet',
@@ -120,12 +120,12 @@ interface DemoContext {
   payRequestUrl: string;
 }
 
-function startDemoService(mint: TestMint, port: string): Promise<Service> {
+function startDemoService(mint: TestMint, port: number): Promise<Service> {
   const dataDir = mkdtempSync(path.join(tmpdir(), 'nutpost-demo-'));
   process.once('exit', () => rmSync(dataDir, { recursive: true, force: true }));
   const config = readConfig({
     ...demoEnv(mint.url),
-    PORT: port,
+    PORT: String(port),
     DATA_DIR: dataDir,
     STOP_DELAY_SECONDS: '0',
     LOG_LEVEL: 'error',

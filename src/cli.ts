@@ -1,36 +1,56 @@
-import { type ParseArgsOptionsConfig, parseArgs } from 'node:util';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { ConfigError, isRunByNpm, readCommandConfig, readConfig } from './config.ts';
+import {
+  type CommandConfig,
+  ConfigError,
+  isRunByNpm,
+  readCommandConfig,
+  readConfig,
+} from './config.ts';
 import { openDatabase } from './database/database.ts';
 import { DatabaseUnavailableError, OperatorError, rootCauseMessage } from './errors.ts';
 import { formatErrorForTerminal } from './log.ts';
-import { backupCommand } from './operator/backup/backup.ts';
 import { restoreCommand } from './operator/backup/restore.ts';
 import {
+  type Command,
   type CommandResult,
-  type ConfigCommand,
-  ProcessIo,
+  defineCommand,
+  type OptionParsers,
+  type ParsedOptions,
   parseArguments,
-  renderReport,
+  parseOrExplain,
 } from './operator/command.ts';
 import { COMMANDS_USAGE, parseCommand, runOperatorCommand } from './operator/commands.ts';
 import { configCommand } from './operator/config-command.ts';
-import { DOCTOR_USAGE, renderFindings, runDoctor } from './operator/doctor/doctor.ts';
+import { doctorCommand } from './operator/doctor/doctor.ts';
+import { parseIntegerFrom } from './operator/options.ts';
+import { ProcessIo } from './operator/process-io.ts';
 import { startService } from './service.ts';
 import { VERSION } from './version.ts';
 
+const migrateCommand = defineCommand({
+  name: 'migrate',
+  usage: '  migrate  applies missing database migrations and exits; --json for scripts\n',
+  parse: () => async (config: CommandConfig, io) => {
+    const onProgress = (line: string) => io.reportProgress(line);
+    const database = await openDatabase(config.database, () => undefined, onProgress);
+    await database.close();
+    const lines = ['The database is up to date.'];
+    return { isSuccess: true, json: { outcome: 'up_to_date' }, lines };
+  },
+});
+
 const SERVE_USAGE =
   '  serve    runs the service with the settings of the environment (see .env.example)\n';
-const MIGRATE_USAGE = '  migrate  applies missing database migrations and exits\n';
 const DEMO_USAGE = `  demo     demonstrates a payment with a test mint, step by step; --keep keeps it running,
            --port <number> sets the port of the service; the payment server uses the next port
 `;
-const USAGE = `Usage: nutpost <command>
-
-${SERVE_USAGE}${MIGRATE_USAGE}${DOCTOR_USAGE}${configCommand.usage}${COMMANDS_USAGE}${backupCommand.usage}${restoreCommand.usage}${DEMO_USAGE}  --version
+const VERSION_USAGE = `  --version
            prints the version
 `;
+const USAGE = `Usage: nutpost <command>
+
+${SERVE_USAGE}${migrateCommand.usage}${doctorCommand.usage}${configCommand.usage}${COMMANDS_USAGE}${restoreCommand.usage}${DEMO_USAGE}${VERSION_USAGE}`;
 
 const [commandName = 'serve', ...args] = process.argv.slice(2);
 await dispatch(commandName).catch(exitWithError);
@@ -38,34 +58,29 @@ await dispatch(commandName).catch(exitWithError);
 async function dispatch(command: string): Promise<void> {
   switch (command) {
     case 'serve':
-      return serve();
+      return run(SERVE_USAGE, {}, serve);
     case 'migrate':
-      return migrate();
+      return runCommand(migrateCommand, readCommandConfig);
     case 'doctor':
-      return doctor();
+      return runCommand(doctorCommand, () => null);
     case 'config':
-      return runConfigCommand(configCommand);
-    case 'backup':
-      return runConfigCommand(backupCommand);
+      return runCommand(configCommand, readCommandConfig);
     case 'restore':
-      return runConfigCommand(restoreCommand);
+      return runCommand(restoreCommand, readCommandConfig);
     case 'demo':
-      return demo();
+      return run(DEMO_USAGE, { keep: 'flag', port: parseIntegerFrom(0, 65_534) }, demo);
     case 'help':
     case '--help':
     case '-h':
-      return printResult({ exitCode: 0, stdout: USAGE, stderr: '' });
+      return run(USAGE, {}, () => printText(USAGE));
     case '--version':
-      return printResult({ exitCode: 0, stdout: `${VERSION}\n`, stderr: '' });
+      return run(VERSION_USAGE, {}, () => printText(`${VERSION}\n`));
     default:
       return runOperatorCommandByName(command);
   }
 }
 
 async function serve(): Promise<void> {
-  if (parseOptionsOrPrintUsage(SERVE_USAGE, {}) === null) {
-    return;
-  }
   // Node's own handler would print all properties of the error, which may contain secret database values.
   process.on('uncaughtException', exitWithError);
   const starting = startService(readConfig());
@@ -86,17 +101,6 @@ function freeStartMemory(): void {
   gc({ type: 'major', flavor: 'last-resort' });
 }
 
-async function migrate(): Promise<void> {
-  if (parseOptionsOrPrintUsage(MIGRATE_USAGE, {}) === null) {
-    return;
-  }
-  const terminal = new ProcessIo(process);
-  const onProgress = (line: string) => terminal.reportProgress(line);
-  const database = await openDatabase(readCommandConfig().database, () => undefined, onProgress);
-  await database.close();
-  process.stdout.write('The database is up to date.\n');
-}
-
 async function runOperatorCommandByName(command: string): Promise<void> {
   const parsed = parseCommand([command, ...args]);
   if (parsed === null) {
@@ -109,40 +113,30 @@ async function runOperatorCommandByName(command: string): Promise<void> {
   }
 }
 
-async function doctor(): Promise<void> {
-  const options = parseOptionsOrPrintUsage(DOCTOR_USAGE, {
-    json: { type: 'boolean', default: false },
-  });
-  if (options === null) {
-    return;
-  }
-  const terminal = new ProcessIo(process);
-  const findings = await runDoctor((line) => terminal.reportProgress(line));
-  printResult(renderFindings(findings, options, Date.now()));
+async function runCommand<Context>(
+  { usage, parse }: Command<Context>,
+  readContext: () => Context,
+): Promise<void> {
+  const parsed = parseOrExplain(usage, args, () => parse(args));
+  const isUsage = parsed.outcome === 'usage';
+  printResult(isUsage ? parsed.usage : await parsed.value(readContext(), new ProcessIo(process)));
 }
 
-async function runConfigCommand({ usage, parse }: ConfigCommand): Promise<void> {
-  const parsed = parseArguments(usage, args, () => parse(args));
-  if (parsed.outcome === 'usage') {
-    printResult(parsed.usage);
-    return;
-  }
-  const { run, isJson } = parsed.value;
-  printResult(renderReport(await run(readCommandConfig(), new ProcessIo(process)), isJson));
+/** Runs something that is no operator command, unless the usage is asked for or the arguments are wrong. */
+async function run<Options extends OptionParsers>(
+  usage: string,
+  options: Options,
+  start: (options: ParsedOptions<Options>) => Promise<void> | void,
+): Promise<void> {
+  const parsed = parseOrExplain(usage, args, () => parseArguments(args, options, []).options);
+  return parsed.outcome === 'usage' ? printResult(parsed.usage) : start(parsed.value);
 }
 
-async function demo(): Promise<void> {
-  const options = parseOptionsOrPrintUsage(DEMO_USAGE, {
-    keep: { type: 'boolean', default: false },
-    port: { type: 'string', default: '0' },
-  });
-  if (options === null) {
-    return;
-  }
+async function demo({ keep, port }: { keep: boolean; port: number | null }): Promise<void> {
   const { runDemo } = await import('../demo/demo.ts');
-  const { keep: shouldKeepRunning, port } = options;
   const stop = new AbortController();
-  const demoFinished = runDemo({ shouldKeepRunning, port, stopSignal: stop.signal });
+  const options = { shouldKeepRunning: keep, port: port ?? 0, stopSignal: stop.signal };
+  const demoFinished = runDemo(options);
   onStopSignal(() => {
     stop.abort();
     return demoFinished;
@@ -150,20 +144,14 @@ async function demo(): Promise<void> {
   await demoFinished;
 }
 
+function printText(stdout: string): void {
+  printResult({ exitCode: 0, stdout, stderr: '' });
+}
+
 function printResult({ stdout, stderr, exitCode }: CommandResult): void {
   process.stdout.write(stdout);
   process.stderr.write(stderr);
   process.exitCode = exitCode;
-}
-
-/** Parses the arguments of this process. Prints the usage and returns null for `--help` and for wrong arguments. */
-function parseOptionsOrPrintUsage<T extends ParseArgsOptionsConfig>(usage: string, options: T) {
-  const parsed = parseArguments(usage, args, () => parseArgs({ args, options }).values);
-  if (parsed.outcome === 'usage') {
-    printResult(parsed.usage);
-    return null;
-  }
-  return parsed.value;
 }
 
 /** Calls `stop` on the first SIGTERM or SIGINT. Exits when it has finished, after 15 s, or on the second signal. */

@@ -19,6 +19,7 @@ export type CommandConfig = Pick<
   | 'jwtSecret'
   | 'treasurySecret'
   | 'zaps'
+  | 'notifySecretKey'
   | 'alertTarget'
   | 'allowPrivateNetworks'
   | 'allowedMints'
@@ -26,9 +27,8 @@ export type CommandConfig = Pick<
   | 'port'
   | 'defaultMintUrl'
   | 'defaultLockQuotes'
-> & {
-  readonly usernames: Omit<Config['usernames'], 'mintUrl'>;
-};
+  | 'usernames'
+>;
 
 export type EnvironmentVariables = Readonly<Record<string, string | undefined>>;
 

@@ -228,13 +228,7 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
         ' and mints may use plain http; for development only',
     );
   }
-  const mintPolicy = new MintPolicy({
-    defaultMintUrl: config.defaultMintUrl,
-    usernameMintUrl: config.usernames.mintUrl,
-    zapMintUrls: config.zaps.mints,
-    allowedMintUrls: config.allowedMints,
-    allowPrivateNetworks,
-  });
+  const mintPolicy = new MintPolicy(config);
   const metrics = config.metrics && new Metrics({ version: VERSION, mintPolicy });
   const processId = `${hostname()}-${process.pid}-${randomUUID()}`;
   // Signs the tokens of wallets, and keys the hashes of payers' addresses.

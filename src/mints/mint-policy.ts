@@ -3,13 +3,14 @@ import { getSite } from '../net/site.ts';
 import { SiteSemaphore } from '../net/site-semaphore.ts';
 import { OPERATOR_MINT_LIMITS, USER_MINT_LIMITS } from './limits.ts';
 
+/** The settings of the operator about mints. */
 interface MintSettings {
   defaultMintUrl: string;
-  usernameMintUrl: string;
+  usernames: { mintUrl: string };
   /** The mints whose payments get zap receipts; null: all mints. */
-  zapMintUrls: readonly string[] | null;
+  zaps: { mints: readonly string[] | null };
   /** The only mints that users may choose; null: any mint. */
-  allowedMintUrls?: readonly string[] | null;
+  allowedMints: readonly string[] | null;
   allowPrivateNetworks: boolean;
 }
 
@@ -21,16 +22,11 @@ export class MintPolicy {
   readonly #settings: MintSettings;
 
   constructor(settings: MintSettings) {
-    const { defaultMintUrl, usernameMintUrl, zapMintUrls } = settings;
+    const { defaultMintUrl, usernames, zaps, allowedMints } = settings;
     this.#settings = settings;
-    this.allowedMints = settings.allowedMintUrls ?? null;
-    this.operatorMints = [
-      ...new Set([
-        ...[defaultMintUrl, usernameMintUrl],
-        ...(zapMintUrls ?? []),
-        ...(this.allowedMints ?? []),
-      ]),
-    ];
+    this.allowedMints = allowedMints;
+    const mintUrls = [defaultMintUrl, usernames.mintUrl, ...(zaps.mints ?? [])];
+    this.operatorMints = [...new Set([...mintUrls, ...(allowedMints ?? [])])];
   }
 
   isOperatorMint(mintUrl: string): boolean {
@@ -43,7 +39,7 @@ export class MintPolicy {
   }
 
   hasZapReceipts(mintUrl: string): boolean {
-    return this.#settings.zapMintUrls?.includes(mintUrl) ?? true;
+    return this.#settings.zaps.mints?.includes(mintUrl) ?? true;
   }
 
   getSite(mintUrl: string): string {

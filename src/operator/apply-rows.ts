@@ -4,7 +4,8 @@ import { text } from 'node:stream/consumers';
 import { type Db, type Tx, tryTransaction } from '../database/transaction.ts';
 import { OperatorError } from '../errors.ts';
 import { lockUsers } from '../recipients/user-store.ts';
-import { type CommandIo, type CommandReport, parsePubkey } from './command.ts';
+import { type CommandReport, parsePubkey } from './command.ts';
+import type { CommandIo } from './process-io.ts';
 
 /** `text` says for people what was done, or why nothing can be. */
 export interface RowResult {

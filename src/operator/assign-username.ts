@@ -15,7 +15,7 @@ import { pubkeyToText } from './format.ts';
 /** Gives a key a name that is free, reserved, or the key's own former one. Costs nothing. */
 export async function assignUsername(
   tx: Tx,
-  { actor, usernameGraceMs: graceMs, clock }: CommandContext,
+  { config, actor, clock }: CommandContext,
   { name: nameText = '', npub = '' }: { name?: string; npub?: string },
 ): Promise<RowResult> {
   const nowMs = clock();
@@ -38,7 +38,9 @@ export async function assignUsername(
     const event = { atMs: nowMs, actor, action: 'name assign', pubkey };
     const isAssigned = await recordNameChange(tx, event, async () => {
       const isFree = claim !== 'reserved' || (await freeUsername(tx, name));
-      return isFree && claimUsername(tx, name, { pubkey, nowMs, graceMs });
+      return (
+        isFree && claimUsername(tx, name, { pubkey, nowMs, graceMs: config.usernames.graceMs })
+      );
     });
     if (!isAssigned) {
       return fail(`${name} changed at the same time: try again.`);

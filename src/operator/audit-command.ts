@@ -1,50 +1,31 @@
-import { parseArgs } from 'node:util';
 import * as nip19 from 'nostr-tools/nip19';
 import { listAuditEvents, type StoredAuditEvent } from '../recipients/audit-store.ts';
 import { findUserByName } from '../recipients/user-store.ts';
-import {
-  type CommandContext,
-  type OperatorCommand,
-  parseLimit,
-  parsePageId,
-  parseTime,
-  renderReport,
-  reportPage,
-} from './command.ts';
+import { type CommandContext, defineCommand, reportPage } from './command.ts';
 import { formatFields, formatJsonLine, formatTime, pubkeyToText } from './format.ts';
+import { parseLimit, parsePageId, parseTime } from './options.ts';
 import { parseUserIdentifier } from './user-command.ts';
 
-export const auditCommand: OperatorCommand = {
+export const auditCommand = defineCommand({
   name: 'audit',
   usage: `  audit [npub | key | name] [--since <time>]
            lists who changed what in the last year, the newest change first, of all users or of one
            user or name; --limit <number> lists more than 50, --page continues a list, --json is
            for scripts
 `,
-  parse: (args) => {
-    const { values, positionals } = parseArgs({
-      args,
-      options: {
-        json: { type: 'boolean', default: false },
-        limit: { type: 'string', default: '50' },
-        page: { type: 'string' },
-        since: { type: 'string' },
-      },
-      allowPositionals: true,
-    });
-    const identifier = positionals.length === 0 ? null : parseUserIdentifier(positionals);
-    const limit = parseLimit(values.limit);
-    const sinceMs = parseTime('--since', values.since);
-    const beforeId = parsePageId(values.page);
+  options: { limit: parseLimit, page: parsePageId, since: parseTime },
+  operands: ['[npub | key | name]'],
+  parse: ({ limit: givenLimit, page: beforeId, since: sinceMs }, [text]) => {
+    const limit = givenLimit ?? 50;
+    const identifier = text === '' ? null : parseUserIdentifier(text);
     return async ({ db, clock }) => {
       const about = identifier && (await findSubject(db, identifier));
       const rows = await listAuditEvents(db, { about, sinceMs, beforeId }, limit + 1);
       const page = { name: 'events', limit, nowMs: clock() };
-      const report = reportPage(rows, page, ({ id }) => `${id}`, eventToLines);
-      return renderReport(report, values.json);
+      return reportPage(rows, page, ({ id }) => `${id}`, eventToLines);
     };
   },
-};
+});
 
 /** Returns the key and the name; the key is null if no user has the name. */
 async function findSubject(

@@ -1,16 +1,13 @@
-import { once } from 'node:events';
+import { parseArgs } from 'node:util';
 import * as nip19 from 'nostr-tools/nip19';
 import type { Clock } from '../clock.ts';
 import type { CommandConfig } from '../config.ts';
 import type { Db } from '../database/transaction.ts';
-import { OperatorError } from '../errors.ts';
-import type { MintPolicy } from '../mints/mint-policy.ts';
-import type { AlertTarget } from '../net/alert-target.ts';
-import { normaliseMintUrl } from '../net/server-url.ts';
 import type { AuditActor } from '../recipients/audit-store.ts';
 import { parseRecipientAddress } from '../recipients/lightning-address.ts';
 import type { TreasuryContext } from '../usernames/treasury.ts';
 import { formatJson, joinLines } from './format.ts';
+import type { CommandIo } from './process-io.ts';
 
 /** What a command prints when it has finished. Exit codes: 0 success, 1 failure, 2 wrong arguments. */
 export interface CommandResult {
@@ -19,45 +16,71 @@ export interface CommandResult {
   stderr: string;
 }
 
+/** What a command has done: `json` for scripts (`--json`), `lines` for people. */
+export interface CommandReport {
+  isSuccess: boolean;
+  json: object;
+  lines: string[];
+  /** Data, the rest of which `CommandIo.write` has written. The report itself then goes to standard error. */
+  output?: string;
+}
+
 export interface CommandContext {
+  config: CommandConfig;
   db: Db;
   /** Who runs the command, for the audit trail. */
   actor: AuditActor;
-  /** The names in the setting USERNAME_RESERVED. */
-  reservedNames: readonly string[];
   /** @throws OperatorError if the file of the treasury secret is damaged */
   openTreasury: () => TreasuryContext;
-  allowHttpMints: boolean;
-  mintPolicy: MintPolicy;
-  usernameGraceMs: number;
-  /** The canonical origin, for links. */
-  publicOrigin: string;
-  /** What applies to users who chose nothing else. The mint is empty if DEFAULT_MINT_URL is not set. */
-  recipientDefaults: { mintUrl: string; lockQuotes: boolean };
-  /** Null if ALERT_URL is not set. */
-  alertTarget: AlertTarget | null;
   clock: Clock;
 }
 
-export type CommandIo = Pick<ProcessIo, 'stdin' | 'signal' | 'write' | 'reportProgress'>;
+export type CommandHandler<Context = CommandContext> = (
+  context: Context,
+  io: CommandIo,
+) => Promise<CommandResult>;
 
-export type CommandHandler = (context: CommandContext, io: CommandIo) => Promise<CommandResult>;
-
-export interface OperatorCommand {
-  name: string;
-  usage: string;
-  /** Called before the database is opened. @throws UsageError, or an error of `parseArgs` from node:util */
-  parse(args: string[]): CommandHandler;
-}
-
-/** A command that opens the database itself, or needs none. */
-export interface ConfigCommand {
+export interface Command<Context = CommandContext> {
+  /** One or two words, such as `user show`. */
   name: string;
   usage: string;
   /** @throws UsageError, or an error of `parseArgs` from node:util */
-  parse(args: string[]): {
-    run: (config: CommandConfig, io: CommandIo) => Promise<CommandReport>;
-    isJson: boolean;
+  parse(args: readonly string[]): CommandHandler<Context>;
+}
+
+interface CommandDefinition<
+  Options extends OptionParsers,
+  Operands extends readonly string[],
+  Context,
+> {
+  name: string;
+  usage: string;
+  options?: Options;
+  /** As in the usage, such as `<file>`. The text of an optional one, such as `[name]`, is empty if it is missing. */
+  operands?: Operands;
+  /** Called before the database is opened. @throws UsageError */
+  parse: (
+    options: ParsedOptions<Options & { json: 'flag' }>,
+    operands: ParsedOperands<Operands>,
+  ) => (context: Context, io: CommandIo) => Promise<CommandReport>;
+}
+
+/** Defines a command, which accepts `--json` beside its own options. */
+export function defineCommand<
+  Options extends OptionParsers = Record<never, 'flag'>,
+  const Operands extends readonly string[] = [],
+  Context = CommandContext,
+>(definition: CommandDefinition<Options, Operands, Context>): Command<Context> {
+  const { name, usage, options = {} as Options, operands = [] as unknown as Operands } = definition;
+  return {
+    name,
+    usage,
+    parse: (args) => {
+      const parsed = parseArguments(args, { ...options, json: 'flag' }, operands);
+      const run = definition.parse(parsed.options, parsed.operands);
+      const isJson = Boolean(parsed.options.json);
+      return async (context, io) => renderReport(await run(context, io), isJson);
+    },
   };
 }
 
@@ -65,16 +88,63 @@ export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
+/** How to parse the text of each option; `flag` for options without one. */
+export type OptionParsers = Readonly<
+  Record<string, 'flag' | ((text: string, option: string) => unknown)>
+>;
+
+/** A missing option is null, or false if it is a flag. */
+export type ParsedOptions<Options extends OptionParsers> = {
+  readonly [Name in keyof Options]: Options[Name] extends (...args: never[]) => infer Value
+    ? Value | null
+    : boolean;
+};
+
+type ParsedOperands<Operands extends readonly string[]> = {
+  readonly [Index in keyof Operands]: string;
+};
+
+/** @throws UsageError, or an error of `parseArgs` from node:util */
+export function parseArguments<
+  Options extends OptionParsers,
+  const Operands extends readonly string[],
+>(args: readonly string[], options: Options, operands: Operands) {
+  const types = Object.entries(options).map(([name, parser]) => {
+    return [name, { type: parser === 'flag' ? 'boolean' : 'string' }] as const;
+  });
+  const { values, positionals } = parseArgs({
+    args: [...args],
+    options: Object.fromEntries(types),
+    allowPositionals: operands.length > 0,
+  });
+  const texts = operands.map((_, index) => positionals[index]?.trim() ?? '');
+  const missing = operands.some((name, index) => name.startsWith('<') && texts[index] === '');
+  if (missing || positionals.length > operands.length) {
+    throw new UsageError(`Give ${operands.join(' and ')}, and nothing else but options.`);
+  }
+  const parsed = Object.entries(options).map(([name, parse]) => {
+    const value = values[name];
+    if (parse === 'flag') {
+      return [name, value === true];
+    }
+    return [name, typeof value === 'string' ? parse(value, `--${name}`) : null];
+  });
+  return {
+    options: Object.fromEntries(parsed) as ParsedOptions<Options>,
+    operands: texts as ParsedOperands<Operands>,
+  };
+}
+
 /** `usage`: what to print instead of running the command, for `--help` and for wrong arguments. */
-export type ParsedArguments<T> =
+export type ParsedCommand<T> =
   | { outcome: 'parsed'; value: T }
   | { outcome: 'usage'; usage: CommandResult };
 
-export function parseArguments<T>(
+export function parseOrExplain<T>(
   usageLines: string,
   args: readonly string[],
   parse: () => T,
-): ParsedArguments<T> {
+): ParsedCommand<T> {
   const text = `Usage: nutpost <command>\n\n${usageLines}`;
   if (args.includes('--help') || args.includes('-h')) {
     return { outcome: 'usage', usage: { exitCode: 0, stdout: text, stderr: '' } };
@@ -92,46 +162,6 @@ export function parseArguments<T>(
   }
 }
 
-export function requireSingleOperand(operands: string[], usageMessage: string): string {
-  const [operand = '', ...others] = operands;
-  if (operand.trim() === '' || others.length > 0) {
-    throw new UsageError(usageMessage);
-  }
-  return operand.trim();
-}
-
-/** Parses an amount, by default `--amount`. Returns null if the option is missing. */
-export function parseAmountSat(text: string | undefined, option = '--amount'): number | null {
-  if (text === undefined) {
-    return null;
-  }
-  // All sats that will ever exist are a number of 16 digits.
-  if (!/^[1-9]\d{0,15}$/.test(text)) {
-    throw new UsageError(`${option} must be a whole number of sats (got '${text}').`);
-  }
-  return Number(text);
-}
-
-/** Returns the first operand of a command that has several actions. Throws UsageError for options of another action. */
-export function parseAction<Action extends string>(
-  optionsByAction: Readonly<Record<Action, readonly string[]>>,
-  text: string | undefined,
-  values: Readonly<Record<string, unknown>>,
-): Action {
-  const actions = Object.keys(optionsByAction) as Action[];
-  const action = actions.find((name) => name === text);
-  if (action === undefined) {
-    throw new UsageError(`Give one of these actions: ${actions.join(', ')}.`);
-  }
-  const isWrong = (option: string) =>
-    option !== 'json' && !optionsByAction[action].includes(option);
-  const wrongOption = Object.keys(values).find(isWrong);
-  if (wrongOption !== undefined) {
-    throw new UsageError(`--${wrongOption} is not for \`${action}\`.`);
-  }
-  return action;
-}
-
 /** Returns the npub of a key in hex, and any other text unchanged. 64 hexadecimal digits are always a key. */
 export function encodeHexKey(text: string): string {
   return /^[0-9a-f]{64}$/i.test(text) ? nip19.npubEncode(text.toLowerCase()) : text;
@@ -141,66 +171,6 @@ export function encodeHexKey(text: string): string {
 export function parsePubkey(text: string): string | null {
   const parsed = parseRecipientAddress(encodeHexKey(text));
   return parsed.kind === 'pubkey' ? parsed.pubkey : null;
-}
-
-/** A line that cannot control a terminal. */
-export const NOTE_PATTERN = /^\P{Cc}{1,500}$/u;
-
-/** Parses a text about a user or a change, without white space around it. Returns null if the option is missing. */
-export function parseNote(option: string, text: string | undefined): string | null {
-  const note = text?.trim();
-  if (note !== undefined && !NOTE_PATTERN.test(note)) {
-    throw new UsageError(`${option} must be one line of at most 500 characters.`);
-  }
-  return note ?? null;
-}
-
-/** Parses `--page` of a list that is ordered by time. Returns the id of the last row before the page, or null. */
-export function parsePageId(text: string | undefined): number | null {
-  if (text !== undefined && !/^\d{1,15}$/.test(text)) {
-    throw new UsageError(`--page must be what the previous page printed (got '${text}').`);
-  }
-  return text === undefined ? null : Number(text);
-}
-
-/** Parses `--limit`, the number of lines to print. */
-export function parseLimit(text: string): number {
-  if (!/^[1-9]\d{0,4}$/.test(text)) {
-    throw new UsageError(`--limit must be a number from 1 to 99999 (got '${text}').`);
-  }
-  return Number(text);
-}
-
-const TIME_PATTERN = /^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z?)?$/;
-
-/** Parses the UTC time of an option. Returns milliseconds since 1970; null if the option is missing. */
-export function parseTime(option: string, text: string | undefined): number | null {
-  if (text === undefined) {
-    return null;
-  }
-  // JavaScript reads a date as UTC, but a date with a time as local time unless it ends in `Z`.
-  const isLocalTime = text.includes('T') && !text.endsWith('Z');
-  const timeMs = Date.parse(isLocalTime ? `${text}Z` : text);
-  if (!TIME_PATTERN.test(text) || Number.isNaN(timeMs)) {
-    throw new UsageError(`${option} must be a UTC time such as 2026-08-01T12:00 (got '${text}').`);
-  }
-  return timeMs;
-}
-
-/** Parses `--mint`, also if this service would not connect to the mint. Returns null if the option is missing. */
-export function parseMintOption(text: string | undefined): string | null {
-  const mintUrl = text === undefined ? null : normaliseMintUrl(text, { allowHttp: true });
-  if (text !== undefined && mintUrl === null) {
-    throw new UsageError(`--mint must be the URL of a mint (got '${text}').`);
-  }
-  return mintUrl;
-}
-
-/** What a command has done: `json` for scripts (`--json`), `lines` for people. */
-export interface CommandReport {
-  isSuccess: boolean;
-  json: object;
-  lines: string[];
 }
 
 /**
@@ -225,62 +195,15 @@ export function reportPage<Row>(
   return { isSuccess: true, json: { nowMs, [name]: page, nextPage }, lines };
 }
 
-/** Renders a report. Only the lines of a failure go to standard error. */
-export function renderReport(report: CommandReport, isJson: boolean): CommandResult {
-  const exitCode = report.isSuccess ? 0 : 1;
-  if (isJson) {
-    return { exitCode, stdout: formatJson(report.json), stderr: '' };
+/** Only the lines of a failure go to standard error, unless the command has written data to standard output. */
+function renderReport(report: CommandReport, isJson: boolean): CommandResult {
+  const { isSuccess, json, lines, output } = report;
+  const exitCode = isSuccess ? 0 : 1;
+  const text = isJson ? formatJson(json) : joinLines(...lines);
+  if (output !== undefined) {
+    return { exitCode, stdout: output, stderr: text };
   }
-  const text = joinLines(...report.lines);
-  return { exitCode, stdout: report.isSuccess ? text : '', stderr: report.isSuccess ? '' : text };
-}
-
-const PROGRESS_INTERVAL_MS = 10_000;
-
-export class ProcessIo {
-  readonly #streams: Pick<NodeJS.Process, 'stdin' | 'stdout' | 'stderr'>;
-  readonly #outputFailure = new AbortController();
-  #lastProgressAtMs: number;
-
-  constructor(streams: Pick<NodeJS.Process, 'stdin' | 'stdout' | 'stderr'>) {
-    this.#streams = streams;
-    // A terminal shows the first progress line immediately.
-    this.#lastProgressAtMs = streams.stderr.isTTY ? -Infinity : performance.now();
-    streams.stdout.on('error', (error: NodeJS.ErrnoException) => {
-      const problem =
-        error.code === 'EPIPE' ? 'was closed' : `could not be written (${error.message})`;
-      const message = `Standard output ${problem} before the command finished.`;
-      this.#outputFailure.abort(new OperatorError(message));
-    });
-  }
-
-  /** Null if standard input is a terminal. */
-  get stdin(): AsyncIterable<Uint8Array> | null {
-    const { stdin } = this.#streams;
-    return stdin.isTTY ? null : stdin;
-  }
-
-  /** Aborted when standard output is closed or its disk is full. */
-  get signal(): AbortSignal {
-    return this.#outputFailure.signal;
-  }
-
-  /** Resolves when standard output can take more. @throws the abort reason of `signal` */
-  async write(text: string): Promise<void> {
-    this.signal.throwIfAborted();
-    if (!this.#streams.stdout.write(text)) {
-      await once(this.#streams.stdout, 'drain', { signal: this.signal }).catch(() => {
-        // `once` rejects with another error than the abort reason.
-        this.signal.throwIfAborted();
-      });
-    }
-  }
-
-  /** Shows a line of progress, unless the last one is recent. */
-  reportProgress(line: string): void {
-    if (performance.now() - this.#lastProgressAtMs >= PROGRESS_INTERVAL_MS) {
-      this.#lastProgressAtMs = performance.now();
-      this.#streams.stderr.write(`${line}\n`);
-    }
-  }
+  return isSuccess || isJson
+    ? { exitCode, stdout: text, stderr: '' }
+    : { exitCode, stdout: '', stderr: text };
 }

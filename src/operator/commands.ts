@@ -1,40 +1,41 @@
 import { type CommandConfig, readSystemUser } from '../config.ts';
 import { openExistingDatabase } from '../database/database.ts';
 import type { Db } from '../database/transaction.ts';
-import { MintPolicy } from '../mints/mint-policy.ts';
 import type { AuditActor } from '../recipients/audit-store.ts';
 import { createTreasurySealer } from '../usernames/usernames-module.ts';
-import { alertCommand } from './alerts/alert-command.ts';
+import { alertTestCommand } from './alerts/alert-command.ts';
 import { exportCommand, importCommand } from './archive/archive-commands.ts';
 import { auditCommand } from './audit-command.ts';
+import { backupCommand } from './backup/backup.ts';
 import {
   type CommandContext,
   type CommandHandler,
-  type CommandIo,
   type CommandResult,
-  type OperatorCommand,
-  type ParsedArguments,
-  parseArguments,
+  type ParsedCommand,
+  parseOrExplain,
+  UsageError,
 } from './command.ts';
 import { importNpubcashCommand } from './import-npubcash/import-npubcash-command.ts';
-import { memberCommand } from './member-command.ts';
+import { memberCommands } from './member-command.ts';
 import { paymentsCommand } from './payments-command.ts';
+import type { CommandIo } from './process-io.ts';
 import { statsCommand } from './stats-command.ts';
 import { traceCommand } from './trace/trace-command.ts';
-import { treasuryCommand } from './treasury-command.ts';
-import { userCommand } from './user-command.ts';
-import { nameCommand } from './username-command.ts';
+import { treasuryCommands } from './treasury-command.ts';
+import { userCommands } from './user-command.ts';
+import { nameCommands } from './username-command.ts';
 
-const COMMANDS: readonly OperatorCommand[] = [
+const COMMANDS = [
   traceCommand,
   paymentsCommand,
   statsCommand,
-  userCommand,
-  nameCommand,
-  memberCommand,
-  treasuryCommand,
+  ...userCommands,
+  ...nameCommands,
+  ...memberCommands,
+  ...treasuryCommands,
   auditCommand,
-  alertCommand,
+  alertTestCommand,
+  backupCommand,
   exportCommand,
   importCommand,
   importNpubcashCommand,
@@ -42,11 +43,26 @@ const COMMANDS: readonly OperatorCommand[] = [
 
 export const COMMANDS_USAGE = COMMANDS.map(({ usage }) => usage).join('');
 
-/** Parses a command's name and arguments. Returns null if no command has this name. */
-export function parseCommand(argv: readonly string[]): ParsedArguments<CommandHandler> | null {
-  const [name, ...args] = argv;
-  const command = COMMANDS.find((candidate) => candidate.name === name);
-  return command ? parseArguments(command.usage, args, () => command.parse(args)) : null;
+/** Parses a command's name, of one or two words, and its arguments. Returns null if no command has this name. */
+export function parseCommand(argv: readonly string[]): ParsedCommand<CommandHandler> | null {
+  const [word, action] = argv;
+  const group = COMMANDS.filter(({ name }) => name.split(' ')[0] === word);
+  if (group.length === 0) {
+    return null;
+  }
+  const usage = group.map((command) => command.usage).join('');
+  return parseOrExplain(usage, argv, () => {
+    const command = group.find(({ name }) => name === `${word} ${action}`);
+    if (command !== undefined) {
+      return command.parse(argv.slice(2));
+    }
+    const [first] = group.filter(({ name }) => name === word);
+    if (first === undefined) {
+      const names = group.map(({ name }) => `\`${name}\``);
+      throw new UsageError(`Give one of these commands: ${names.join(', ')}.`);
+    }
+    return first.parse(argv.slice(1));
+  });
 }
 
 /** @throws OperatorError if the database does not exist or cannot be opened */
@@ -71,24 +87,7 @@ export function createCommandContext(
   db: Db,
   actor: AuditActor,
 ): CommandContext {
-  const { allowPrivateNetworks, defaultMintUrl, defaultLockQuotes } = config;
-  return {
-    db,
-    actor,
-    reservedNames: config.usernames.reserved,
-    openTreasury: () => ({ db, sealer: createTreasurySealer(config), actor, clock: Date.now }),
-    allowHttpMints: allowPrivateNetworks,
-    usernameGraceMs: config.usernames.graceMs,
-    publicOrigin: config.publicOrigins[0] ?? `http://localhost:${config.port}`,
-    mintPolicy: new MintPolicy({
-      defaultMintUrl,
-      usernameMintUrl: defaultMintUrl,
-      zapMintUrls: null,
-      allowedMintUrls: config.allowedMints,
-      allowPrivateNetworks,
-    }),
-    recipientDefaults: { mintUrl: defaultMintUrl, lockQuotes: defaultLockQuotes },
-    alertTarget: config.alertTarget,
-    clock: Date.now,
-  };
+  const clock = Date.now;
+  const openTreasury = () => ({ db, sealer: createTreasurySealer(config), actor, clock });
+  return { config, db, actor, openTreasury, clock };
 }

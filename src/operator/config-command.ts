@@ -1,20 +1,16 @@
-import { parseArgs } from 'node:util';
 import { type CommandConfig, type EffectiveSetting, listSettings } from '../config.ts';
 import { REDACTED } from '../redaction.ts';
 import { fingerprint } from '../sealer.ts';
 import { computeFingerprints } from './backup/backup-manifest.ts';
-import type { CommandReport, ConfigCommand } from './command.ts';
+import { type CommandReport, defineCommand } from './command.ts';
 
-export const configCommand: ConfigCommand = {
+export const configCommand = defineCommand({
   name: 'config',
   usage: `  config   prints the value of each setting and where it comes from, with fingerprints of secrets; --json
            for scripts
 `,
-  parse(args) {
-    const { values } = parseArgs({ args, options: { json: { type: 'boolean', default: false } } });
-    return { run: reportSettings, isJson: values.json };
-  },
-};
+  parse: () => reportSettings,
+});
 
 async function reportSettings(config: CommandConfig): Promise<CommandReport> {
   const generated: Record<string, string | undefined> = computeFingerprints(config);

@@ -11,7 +11,7 @@ export function formatFields(...rows: [label: string, value: string | null | und
 }
 
 export function joinLines(...lines: string[]): string {
-  return `${lines.join('\n')}\n`;
+  return lines.map((line) => `${line}\n`).join('');
 }
 
 /** Returns `npub1...`, or `alice (npub1...)` for a user with a name. */

@@ -1,88 +1,79 @@
 import { randomBytes } from 'node:crypto';
-import { parseArgs } from 'node:util';
 import { type Tx, transaction } from '../database/transaction.ts';
 import { recordAuditEvent } from '../recipients/audit-store.ts';
 import { addInvitation, changeMembership } from '../recipients/member-store.ts';
 import { findUserByPubkey } from '../recipients/user-store.ts';
 import { applyRows, type RowResult, readCsv } from './apply-rows.ts';
 import { assignUsername } from './assign-username.ts';
-import {
-  type CommandContext,
-  NOTE_PATTERN,
-  type OperatorCommand,
-  parseAction,
-  parseNote,
-  parsePubkey,
-  renderReport,
-  requireSingleOperand,
-  UsageError,
-} from './command.ts';
+import { type CommandContext, type CommandReport, defineCommand, parsePubkey } from './command.ts';
 import { formatTime, pubkeyToText } from './format.ts';
-import { parseUserList } from './user-list.ts';
+import { NOTE_PATTERN, parseIntegerFrom, parseNote } from './options.ts';
+import { reportUsers, USER_PAGE_OPTIONS } from './user-list.ts';
 
-export const memberCommand: OperatorCommand = {
-  name: 'member',
-  usage: `  member add <npub | key> [--name <name>] [--note <text>]
+const KEY = '<npub | key>';
+
+export const memberCommands = [
+  defineCommand({
+    name: 'member add',
+    usage: `  member add <npub | key> [--name <name>] [--note <text>]
            makes a key a member, who can be paid with RECIPIENTS=members, and gives it a name
-  member remove <npub | key>
+`,
+    options: { name: (name: string) => name, note: parseNote },
+    operands: [KEY],
+    parse: ({ name, note }, [npub]) => {
+      const rows = [{ npub, name: name ?? '', note: note ?? '' }];
+      return (context) => changeMembers(context, 'add', rows, true);
+    },
+  }),
+  defineCommand({
+    name: 'member remove',
+    usage: `  member remove <npub | key>
            ends a membership: there are no new payments, and earlier ones can be collected
-  member list
+`,
+    operands: [KEY],
+    parse:
+      (_, [npub]) =>
+      (context) =>
+        changeMembers(context, 'remove', [{ npub }], true),
+  }),
+  defineCommand({
+    name: 'member list',
+    usage: `  member list
            lists the members, with the options of \`user list\`
-  member import <file> [--apply]
+`,
+    options: USER_PAGE_OPTIONS,
+    parse: (page) => (context) => reportUsers(context, MEMBERS, page),
+  }),
+  defineCommand({
+    name: 'member import',
+    usage: `  member import <file> [--apply]
            checks lines with npub, name and note, which the first line names; the file - is
            standard input; --apply adds all of them, or none if a line has a problem
-  member invite [--note <text>] [--days <number>]
+`,
+    options: { apply: 'flag' },
+    operands: ['<file>'],
+    parse:
+      ({ apply }, [file]) =>
+      async (context, io) => {
+        const rows = await readCsv(file, io, ['npub', 'name', 'note']);
+        return changeMembers(context, 'add', rows, apply);
+      },
+  }),
+  defineCommand({
+    name: 'member invite',
+    usage: `  member invite [--note <text>] [--days <number>]
            prints a link with which one person becomes a member, within 14 days or as many as
            given. All of these commands accept --json, for scripts
 `,
-  parse: (args) => {
-    const { values, positionals } = parseArgs({
-      args,
-      options: {
-        json: { type: 'boolean' },
-        name: { type: 'string' },
-        note: { type: 'string' },
-        days: { type: 'string' },
-        limit: { type: 'string' },
-        page: { type: 'string' },
-        apply: { type: 'boolean' },
-      },
-      allowPositionals: true,
-    });
-    const { json: isJson = false, name = '', days = '14', apply: isApplied = false } = values;
-    const action = parseAction(OPTIONS_BY_ACTION, positionals[0], values);
-    const operands = positionals.slice(1);
-    const note = parseNote('--note', values.note) ?? '';
-    if (action === 'list') {
-      const report = parseUserList(operands, { ...values, member: true });
-      return async (context) => renderReport(await report(context), isJson);
-    }
-    if (action === 'invite') {
-      if (operands.length > 0 || !/^[1-9]\d{0,2}$/.test(days)) {
-        throw new UsageError('Give --days as a number from 1 to 999, and nothing else but --note.');
-      }
-      return async (context) => renderReport(await invite(context, note, Number(days)), isJson);
-    }
-    const operand = requireSingleOperand(operands, 'Give one npub or key (hex), or one file.');
-    const isImport = action === 'import';
-    return async (context, io) => {
-      const rows = isImport
-        ? await readCsv(operand, io, ['npub', 'name', 'note'])
-        : [{ npub: operand, name, note }];
-      const apply = (tx: Tx, row: MemberRow) => changeMember(tx, context, action !== 'remove', row);
-      const report = await applyRows(context.db, rows, isApplied || !isImport, apply);
-      return renderReport(report, isJson);
-    };
-  },
-};
+    options: { note: parseNote, days: parseIntegerFrom(1, 999) },
+    parse:
+      ({ note, days }) =>
+      (context) =>
+        invite(context, note, days ?? 14),
+  }),
+];
 
-const OPTIONS_BY_ACTION = {
-  add: ['name', 'note'],
-  remove: [],
-  list: ['limit', 'page'],
-  import: ['apply'],
-  invite: ['note', 'days'],
-};
+const MEMBERS = { isBlocked: false, isMember: true, isUncollected: false, mintUrl: null };
 
 /** Missing fields are empty. */
 interface MemberRow {
@@ -91,11 +82,22 @@ interface MemberRow {
   note?: string;
 }
 
-/** Adds a member, with a name unless that is empty, or removes one. */
+/** Adds members, with names unless those are empty, or removes them; all or none. */
+async function changeMembers(
+  context: CommandContext,
+  change: 'add' | 'remove',
+  rows: readonly MemberRow[],
+  isApplied: boolean,
+): Promise<CommandReport> {
+  return applyRows(context.db, rows, isApplied, (tx, row) =>
+    changeMember(tx, context, change, row),
+  );
+}
+
 async function changeMember(
   tx: Tx,
   context: CommandContext,
-  isMember: boolean,
+  change: 'add' | 'remove',
   { npub = '', name = '', note = '' }: MemberRow,
 ): Promise<RowResult> {
   const pubkey = parsePubkey(npub);
@@ -109,9 +111,11 @@ async function changeMember(
     };
   }
   const { actor, clock } = context;
-  const action = isMember ? 'member add' : 'member remove';
-  const change = { pubkey, isMember, note: note || null, actor, action, nowMs: clock() } as const;
-  await changeMembership(tx, change);
+  const isMember = change === 'add';
+  await changeMembership(tx, {
+    ...{ pubkey, isMember, note: note || null },
+    ...{ actor, action: `member ${change}`, nowMs: clock() },
+  });
   const naming = name === '' ? null : await assignUsername(tx, context, { name, npub });
   if (naming?.isDone === false) {
     return naming;
@@ -123,19 +127,20 @@ async function changeMember(
 }
 
 async function invite(
-  { db, actor, publicOrigin, clock }: CommandContext,
-  note: string,
+  { config, db, actor, clock }: CommandContext,
+  note: string | null,
   days: number,
 ) {
   const nowMs = clock();
   const code = randomBytes(16).toString('base64url');
   const expiresAtMs = nowMs + days * 86_400_000;
   await transaction(db, async (tx) => {
-    await addInvitation(tx, code, { note: note || null, nowMs, expiresAtMs });
+    await addInvitation(tx, code, { note, nowMs, expiresAtMs });
     const event = { atMs: nowMs, actor, action: 'member invite', pubkey: null, name: null };
     await recordAuditEvent(tx, { ...event, before: null, after: { note, expiresAtMs } });
   });
-  const url = `${publicOrigin}/account#invitation=${code}`;
+  const origin = config.publicOrigins[0] ?? `http://localhost:${config.port}`;
+  const url = `${origin}/account#invitation=${code}`;
   const lines = [url, `One person can use it, until ${formatTime(expiresAtMs)}.`];
   return { isSuccess: true, json: { url, expiresAtMs }, lines };
 }

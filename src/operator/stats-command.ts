@@ -1,49 +1,37 @@
-import { parseArgs } from 'node:util';
 import { snapshot } from '../database/transaction.ts';
 import { disableTimeouts } from './archive/archive-store.ts';
-import { type OperatorCommand, parseTime, renderReport, UsageError } from './command.ts';
+import { defineCommand } from './command.ts';
 import { formatNumber } from './format.ts';
+import { parseChoice, parseTime } from './options.ts';
 import { type PeriodStats, readStats } from './report-store.ts';
 
-export const statsCommand: OperatorCommand = {
+const parseUnit = parseChoice('day', 'month');
+
+export const statsCommand = defineCommand({
   name: 'stats',
   usage: `  stats [--by day | month] [--since <time>] [--csv]
            counts payments, sats, recipients and mints by day (default: of 30 days) or by month
            (default: of 12 months), in UTC; --csv is for spreadsheets, --json for scripts
 `,
-  parse: (args) => {
-    const { values } = parseArgs({
-      args,
-      options: {
-        json: { type: 'boolean', default: false },
-        csv: { type: 'boolean', default: false },
-        by: { type: 'string', default: 'day' },
-        since: { type: 'string' },
-      },
-    });
-    const { by } = values;
-    if (by !== 'day' && by !== 'month') {
-      throw new UsageError(`--by must be day or month (got '${by}').`);
-    }
-    const givenSinceMs = parseTime('--since', values.since);
-    return async ({ db, clock }) => {
+  options: { csv: 'flag', by: parseUnit, since: parseTime },
+  parse:
+    ({ csv, by, since }) =>
+    async ({ db, clock }) => {
       const nowMs = clock();
-      const sinceMs = givenSinceMs ?? findFirstPeriod(by, new Date(nowMs));
+      const unit = by ?? 'day';
+      const sinceMs = since ?? findFirstPeriod(unit, new Date(nowMs));
       const stats = await snapshot(db, async (tx) => {
         await disableTimeouts(tx);
-        return readStats(tx, by, sinceMs);
+        return readStats(tx, unit, sinceMs);
       });
-      const lines = values.csv
-        ? // A spreadsheet adds up the rows itself.
-          [
-            COLUMNS.join(),
-            ...stats.slice(0, -1).map((row) => COLUMNS.map((name) => row[name]).join()),
-          ]
+      // A spreadsheet adds up the rows itself.
+      const toCsv = (row: PeriodStats) => COLUMNS.map((name) => row[name]).join();
+      const lines = csv
+        ? [COLUMNS.join(), ...stats.slice(0, -1).map(toCsv)]
         : [COLUMNS.map(pad).join('  '), ...stats.map(toLine)];
-      return renderReport({ isSuccess: true, json: { nowMs, sinceMs, stats }, lines }, values.json);
-    };
-  },
-};
+      return { isSuccess: true, json: { nowMs, sinceMs, stats }, lines };
+    },
+});
 
 const COLUMNS = ['period', 'payments', 'sat', 'recipients', 'mints'] as const;
 

@@ -1,5 +1,3 @@
-import { parseArgs } from 'node:util';
-import { normaliseMintUrl } from '../net/server-url.ts';
 import { MAX_LISTED } from '../usernames/limits.ts';
 import type { OpenPurchaseSummary } from '../usernames/purchase-store.ts';
 import {
@@ -11,116 +9,83 @@ import {
   withdrawFromTreasury,
 } from '../usernames/treasury.ts';
 import { listWithdrawals, type MintBalance } from '../usernames/treasury-store.ts';
-import {
-  type CommandReport,
-  type OperatorCommand,
-  parseAmountSat,
-  renderReport,
-  requireSingleOperand,
-  UsageError,
-} from './command.ts';
+import { type CommandContext, type CommandReport, defineCommand } from './command.ts';
 import {
   formatCount,
   formatExpiry,
   formatSat,
   formatTime,
   formatTimeWithDistance,
-  joinLines,
 } from './format.ts';
+import { parseAmountSat, parseMintUrl } from './options.ts';
 
-export const treasuryCommand: OperatorCommand = {
-  name: 'treasury',
-  usage: `  treasury shows the earnings from usernames, what can be withdrawn, and open purchases
-  treasury withdraw [--amount <sat>] [--mint <url>]
+export const treasuryCommands = [
+  defineCommand({
+    name: 'treasury',
+    usage: `  treasury shows the earnings from usernames, what can be withdrawn, and open purchases
+`,
+    parse: () => withTreasury(reportOverview),
+  }),
+  defineCommand({
+    name: 'treasury withdraw',
+    usage: `  treasury withdraw [--amount <sat>] [--mint <url>]
            prints a cashuB token of all ecash at the mint (at most the 500 largest proofs), or of
            exactly --amount if stored proofs add up to it
-  treasury withdrawals
+`,
+    options: { amount: parseAmountSat, mint: parseMintUrl },
+    parse: ({ amount: amountSat, mint: mintUrl, json }) =>
+      withTreasury(async (treasury) => {
+        const result = await withdrawFromTreasury(treasury, { mintUrl, amountSat });
+        return reportToken(result, withdrawalToLines(result), json);
+      }),
+  }),
+  defineCommand({
+    name: 'treasury withdrawals',
+    usage: `  treasury withdrawals
            lists withdrawals
-  treasury token <id>
+`,
+    parse: () => withTreasury(reportWithdrawals),
+  }),
+  defineCommand({
+    name: 'treasury token',
+    usage: `  treasury token <id>
            prints the token of a withdrawal again. All four accept --json, for scripts
 `,
-  parse: (args) => {
-    const { values, positionals } = parseArgs({
-      args,
-      options: {
-        json: { type: 'boolean', default: false },
-        amount: { type: 'string' },
-        mint: { type: 'string' },
-      },
-      allowPositionals: true,
-    });
-    const [action, ...operands] = positionals;
-    const hasWithdrawOptions = values.amount !== undefined || values.mint !== undefined;
-    if (action !== 'withdraw' && hasWithdrawOptions) {
-      throw new UsageError('--amount and --mint are only for `treasury withdraw`.');
-    }
-    if (action !== 'token' && operands.length > 0) {
-      throw new UsageError(`Unexpected argument: ${operands[0]}`);
-    }
-    const runAction = parseAction(action, operands, values);
-    return async ({ openTreasury }) => {
-      const treasury = openTreasury();
-      if (await isTreasuryUnused(treasury)) {
-        return { exitCode: 1, stdout: '', stderr: NO_SECRET_TEXT };
-      }
-      const report = await runAction(treasury);
-      return report.token === undefined || values.json
-        ? renderReport(report, values.json)
-        : { exitCode: 0, stdout: `${report.token}\n`, stderr: joinLines(...report.lines) };
-    };
-  },
-};
-
-/** Without `--json`, only the token is on standard output, so that it can be piped. */
-type TreasuryReport = CommandReport & { token?: string | undefined };
-
-const NO_SECRET_TEXT =
-  'No treasury secret found: set TREASURY_SECRET, or start the service with USERNAME_PRICE_SAT.\n';
-
-function parseAction(
-  action: string | undefined,
-  operands: string[],
-  { amount, mint }: { amount?: string; mint?: string },
-): (treasury: TreasuryContext) => Promise<TreasuryReport> {
-  switch (action) {
-    case undefined:
-      return reportOverview;
-    case 'withdraw': {
-      const order = { mintUrl: parseMintUrl(mint), amountSat: parseAmountSat(amount) };
-      return async (treasury) => {
-        const result = await withdrawFromTreasury(treasury, order);
-        return createTokenReport(result, withdrawalToLines(result));
-      };
-    }
-    case 'withdrawals':
-      return reportWithdrawals;
-    case 'token': {
-      const listAdvice = '`nutpost treasury withdrawals` lists all ids.';
-      const id = requireSingleOperand(operands, `Give one withdrawal id; ${listAdvice}`);
-      return async (treasury) => {
+    operands: ['<id>'],
+    parse: ({ json }, [id]) =>
+      withTreasury(async (treasury) => {
         const withdrawal = await readWithdrawalToken(treasury, id);
         if (withdrawal === null) {
-          const notFoundText = `No withdrawal has this id; ${listAdvice}`;
-          return createTokenReport({ outcome: 'not_found' }, [notFoundText]);
+          const text = 'No withdrawal has this id; `nutpost treasury withdrawals` lists all ids.';
+          return reportToken({ outcome: 'not_found' }, [text], json);
         }
         const text = `A token of ${formatSat(withdrawal.amountSat)}, unless it has been redeemed.`;
-        return createTokenReport({ outcome: 'token', ...withdrawal }, [text]);
-      };
-    }
-    default:
-      throw new UsageError(`Unknown action: ${action}`);
-  }
+        return reportToken({ outcome: 'token', ...withdrawal }, [text], json);
+      }),
+  }),
+];
+
+function withTreasury(run: (treasury: TreasuryContext) => Promise<CommandReport>) {
+  return async ({ openTreasury }: CommandContext): Promise<CommandReport> => {
+    const treasury = openTreasury();
+    return (await isTreasuryUnused(treasury))
+      ? { isSuccess: false, json: { outcome: 'no_secret' }, lines: [NO_SECRET_TEXT] }
+      : run(treasury);
+  };
 }
 
-function parseMintUrl(text: string | undefined): string | null {
-  if (text === undefined) {
-    return null;
-  }
-  const mintUrl = normaliseMintUrl(text, { allowHttp: true });
-  if (mintUrl === null) {
-    throw new UsageError(`--mint must be a URL such as https://mint.example (got '${text}').`);
-  }
-  return mintUrl;
+const NO_SECRET_TEXT =
+  'No treasury secret found: set TREASURY_SECRET, or start the service with USERNAME_PRICE_SAT.';
+
+/** Without `--json`, only the token is on standard output, so that it can be piped. */
+function reportToken(
+  json: { outcome: string; token?: string },
+  lines: string[],
+  isJson: boolean,
+): CommandReport {
+  const { token } = json;
+  const report = { isSuccess: token !== undefined, json, lines };
+  return token === undefined || isJson ? report : { ...report, output: `${token}\n` };
 }
 
 async function reportOverview(treasury: TreasuryContext): Promise<CommandReport> {
@@ -172,10 +137,6 @@ async function reportWithdrawals({ db }: TreasuryContext): Promise<CommandReport
     json: { withdrawals },
     lines: lines.length === 0 ? ['No withdrawals yet.'] : lines,
   };
-}
-
-function createTokenReport(json: { outcome: string; token?: string }, lines: string[]) {
-  return { isSuccess: json.token !== undefined, json, lines, token: json.token };
 }
 
 function withdrawalToLines(result: WithdrawalResult): string[] {

@@ -1,8 +1,7 @@
-import { parseArgs } from 'node:util';
 import * as nip19 from 'nostr-tools/nip19';
 import { type Db, transaction } from '../database/transaction.ts';
 import { parseAddressInput } from '../recipients/address-input.ts';
-import { type AuditActor, recordAuditEvent } from '../recipients/audit-store.ts';
+import { recordAuditEvent } from '../recipients/audit-store.ts';
 import { parseRecipientAddress } from '../recipients/lightning-address.ts';
 import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
 import {
@@ -20,13 +19,10 @@ import {
   type StoredUsername,
 } from '../usernames/username-store.ts';
 import {
+  type CommandContext,
   type CommandReport,
+  defineCommand,
   encodeHexKey,
-  type OperatorCommand,
-  parseAction,
-  parseNote,
-  renderReport,
-  requireSingleOperand,
   UsageError,
 } from './command.ts';
 import {
@@ -36,108 +32,125 @@ import {
   formatTimeWithDistance,
   pubkeyToText,
 } from './format.ts';
+import { parseMintUrl, parseNote } from './options.ts';
+import type { CommandIo } from './process-io.ts';
 import { countPayments, searchQuotes } from './trace/trace-store.ts';
 import { deleteUser, exportUser } from './user-data.ts';
-import { parseUserList } from './user-list.ts';
+import { reportUsers, USER_PAGE_OPTIONS } from './user-list.ts';
 import { setUserMint } from './user-mint.ts';
 
-export const userCommand: OperatorCommand = {
-  name: 'user',
-  usage: `  user list [--blocked] [--member] [--uncollected] [--mint <URL>]
+const USER = '<npub | key | name>';
+
+export const userCommands = [
+  defineCommand({
+    name: 'user list',
+    usage: `  user list [--blocked] [--member] [--uncollected] [--mint <URL>]
            lists the users, or those that are blocked, are members, have payments that are not
            collected, or receive at a mint; --limit <number> lists more than 50, --page continues a list
-  user show <npub | key | name>
+`,
+    options: {
+      ...USER_PAGE_OPTIONS,
+      blocked: 'flag',
+      member: 'flag',
+      uncollected: 'flag',
+      mint: parseMintUrl,
+    },
+    parse: ({ blocked, member, uncollected, mint, ...page }) => {
+      const filter = {
+        isBlocked: blocked,
+        isMember: member,
+        isUncollected: uncollected,
+        mintUrl: mint,
+      };
+      return (context) => reportUsers(context, filter, page);
+    },
+  }),
+  defineCommand({
+    name: 'user show',
+    usage: `  user show <npub | key | name>
            shows the stored data of a user
-  user export <npub | key | name>
+`,
+    operands: [USER],
+    parse: (_, [text]) => withUser(text, showUser),
+  }),
+  defineCommand({
+    name: 'user export',
+    usage: `  user export <npub | key | name>
            prints all stored data of a user as JSON. Keep it secret: anyone who has it can take
            payments that were not collected yet
-  user delete <npub | key | name> [--apply]
+`,
+    operands: [USER],
+    parse: (_, [text]) => withUser(text, exportUser),
+  }),
+  defineCommand({
+    name: 'user delete',
+    usage: `  user delete <npub | key | name> [--apply]
            shows which data of a user would be deleted, and what is kept for open payments;
            --apply deletes it
-  user set-mint <npub | key | name> <URL>
+`,
+    options: { apply: 'flag' },
+    operands: [USER],
+    parse: ({ apply }, [text]) =>
+      withUser(text, (context, target) => deleteUser(context, target, apply)),
+  }),
+  defineCommand({
+    name: 'user set-mint',
+    usage: `  user set-mint <npub | key | name> <URL>
            sets the mint of a user's future payments, after the checks that users' changes pass
-  user block <npub | key | name> [--reason <text>]
+`,
+    operands: [USER, '<URL>'],
+    parse: (_, [text, mintUrl]) =>
+      withUser(text, (context, { pubkey }) => setUserMint(context, pubkey, mintUrl)),
+  }),
+  defineCommand({
+    name: 'user block',
+    usage: `  user block <npub | key | name> [--reason <text>]
            stops new invoices for a user; earlier invoices can still be paid
-  user unblock <npub | key | name>
+`,
+    options: { reason: parseNote },
+    operands: [USER],
+    parse: ({ reason }, [text]) =>
+      withUser(text, (context, target) => changeBlock(context, target, 'block', reason)),
+  }),
+  defineCommand({
+    name: 'user unblock',
+    usage: `  user unblock <npub | key | name>
            removes the block. All of them accept --json, for scripts
 `,
-  parse: (args) => {
-    const { values, positionals } = parseArgs({
-      args,
-      options: {
-        json: { type: 'boolean' },
-        blocked: { type: 'boolean' },
-        member: { type: 'boolean' },
-        uncollected: { type: 'boolean' },
-        mint: { type: 'string' },
-        limit: { type: 'string' },
-        page: { type: 'string' },
-        reason: { type: 'string' },
-        apply: { type: 'boolean' },
-      },
-      allowPositionals: true,
-    });
-    const { json: isJson = false, apply: isApplied = false } = values;
-    const action = parseAction(OPTIONS_BY_ACTION, positionals[0], values);
-    if (action === 'list') {
-      const report = parseUserList(positionals.slice(1), values);
-      return async (context) => renderReport(await report(context), isJson);
-    }
-    const [userText = '', ...operands] = positionals.slice(1);
-    const newMintUrl = action === 'set-mint' ? operands.shift() : '';
-    if (newMintUrl === undefined) {
-      throw new UsageError('Give the URL of the mint, too.');
-    }
-    const identifier = parseUserIdentifier([userText, ...operands]);
-    const reason = parseNote('--reason', values.reason);
-    return async (context, io) => {
-      const { db, actor, clock } = context;
-      const nowMs = clock();
-      let user: StoredUser | null;
-      let pubkey: string;
-      if (identifier.kind === 'pubkey') {
-        ({ pubkey } = identifier);
-        user = await findUserByPubkey(db, pubkey);
-      } else {
-        user = await findUserByName(db, identifier.name);
-        if (user === null) {
-          return renderReport(await reportUnusedName(db, identifier.name), isJson);
-        }
-        ({ pubkey } = user);
-      }
-      switch (action) {
-        case 'show':
-          return renderReport(await showUser(db, pubkey, user, nowMs), isJson);
-        case 'export':
-          return exportUser(db, pubkey, io);
-        case 'delete':
-          return renderReport(await deleteUser(context, pubkey, user, isApplied), isJson);
-        case 'set-mint':
-          return renderReport(await setUserMint(context, pubkey, newMintUrl), isJson);
-        case 'block':
-        case 'unblock': {
-          const change = { action, reason, actor, nowMs };
-          return renderReport(await changeBlock(db, pubkey, user, change), isJson);
-        }
-      }
-    };
-  },
-};
+    operands: [USER],
+    parse: (_, [text]) =>
+      withUser(text, (context, target) => changeBlock(context, target, 'unblock', null)),
+  }),
+];
 
-const OPTIONS_BY_ACTION = {
-  list: ['blocked', 'member', 'uncollected', 'mint', 'limit', 'page'],
-  show: [],
-  export: [],
-  delete: ['apply'],
-  'set-mint': [],
-  block: ['reason'],
-  unblock: [],
-};
+/** The user whom a command is about; `user` is null if nothing was ever stored for the key. */
+export interface TargetUser {
+  pubkey: string;
+  user: StoredUser | null;
+}
+
+/** Runs a command about the user whom a text identifies. */
+function withUser(
+  text: string,
+  run: (context: CommandContext, target: TargetUser, io: CommandIo) => Promise<CommandReport>,
+) {
+  const identifier = parseUserIdentifier(text);
+  return async (context: CommandContext, io: CommandIo) => {
+    const { db } = context;
+    if (identifier.kind === 'pubkey') {
+      const { pubkey } = identifier;
+      return run(context, { pubkey, user: await findUserByPubkey(db, pubkey) }, io);
+    }
+    const user = await findUserByName(db, identifier.name);
+    return user === null
+      ? reportUnusedName(db, identifier.name)
+      : run(context, { pubkey: user.pubkey, user }, io);
+  };
+}
 
 /** Parses a key in hex, or what people enter for a Lightning address. */
-export function parseUserIdentifier(operands: string[]) {
-  const operand = requireSingleOperand(operands, 'Give one npub, key (hex) or name.');
-  const { localPart } = parseAddressInput(operand);
+export function parseUserIdentifier(text: string) {
+  const { localPart } = parseAddressInput(text);
   const identifier = parseRecipientAddress(encodeHexKey(localPart));
   if (identifier.kind === 'pubkey' || identifier.kind === 'name') {
     return identifier;
@@ -159,21 +172,12 @@ async function reportUnusedName(db: Db, name: string): Promise<CommandReport> {
 }
 
 async function changeBlock(
-  db: Db,
-  pubkey: string,
-  user: StoredUser | null,
-  {
-    action,
-    reason,
-    actor,
-    nowMs,
-  }: {
-    action: 'block' | 'unblock';
-    reason: string | null;
-    actor: AuditActor;
-    nowMs: number;
-  },
+  { db, actor, clock }: CommandContext,
+  { pubkey, user }: TargetUser,
+  action: 'block' | 'unblock',
+  reason: string | null,
 ): Promise<CommandReport> {
+  const nowMs = clock();
   const name = user?.name ?? null;
   const { earlierBlock, currentBlock } = await transaction(db, async (tx) => {
     await notifyRecipientChange(tx, pubkey);
@@ -216,11 +220,10 @@ function blockToText({ sinceMs, reason }: RecipientBlock): string {
 const MAX_COUNTED_OPEN_QUOTES = 1_000;
 
 async function showUser(
-  db: Db,
-  pubkey: string,
-  user: StoredUser | null,
-  nowMs: number,
+  { db, clock }: CommandContext,
+  { pubkey, user }: TargetUser,
 ): Promise<CommandReport> {
+  const nowMs = clock();
   const usernames = await listUsernamesOfKey(db, pubkey);
   const payments = await countPayments(db, pubkey);
   // All quotes are open for about as long, so the newest ones contain those that are open.

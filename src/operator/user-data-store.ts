@@ -34,13 +34,19 @@ export interface UserDeletion {
 
 /**
  * Deletes the data of a user except open payments, with the counter that numbers them, and a block that is in force.
- * Returns null, and changes nothing, if the user is buying a username.
+ * Changes nothing if there is no data, or if the user is buying a username.
  */
-export async function deleteUserData(tx: Tx, pubkey: string): Promise<UserDeletion | null> {
+export async function deleteUserData(
+  tx: Tx,
+  pubkey: string,
+): Promise<UserDeletion | 'not_found' | 'purchase_open'> {
+  if (!(await hasUserData(tx, pubkey))) {
+    return 'not_found';
+  }
   // New payments to the user wait until the transaction ends.
   await lockPaymentCounters(tx, [pubkey]);
   if ((await countPurchasesByState(tx, pubkey)).open > 0) {
-    return null;
+    return 'purchase_open';
   }
   await notifyRecipientChange(tx, pubkey);
   // In the order in which payments are recorded and notifications sent, to avoid deadlocks.
@@ -92,6 +98,15 @@ export async function deleteUserData(tx: Tx, pubkey: string): Promise<UserDeleti
     keptSat: kept.sat,
     keptBlock: block !== null,
   };
+}
+
+/** Returns whether any table except the audit trail has data of a user. */
+async function hasUserData(tx: Tx, pubkey: string): Promise<boolean> {
+  const selects = listUserRows(pubkey)
+    .filter(({ table }) => table !== 'audit_events')
+    .map(({ table, condition }) => sql`select 1 from ${sql.table(table)} where ${condition}`);
+  const { rows } = await sql`${sql.join(selects, sql` union all `)} limit 1`.execute(tx);
+  return rows.length > 0;
 }
 
 /** Numbers a recipient's payments from 1 without gaps, in their order. Returns their number. */

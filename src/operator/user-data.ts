@@ -1,13 +1,18 @@
-import { type Db, snapshot, tryTransaction } from '../database/transaction.ts';
+import { snapshot, tryTransaction } from '../database/transaction.ts';
 import { recordAuditEvent } from '../recipients/audit-store.ts';
 import type { StoredUser } from '../recipients/user-store.ts';
 import { disableTimeouts, loadArchiveColumns, readArchivePages } from './archive/archive-store.ts';
-import type { CommandContext, CommandIo, CommandReport, CommandResult } from './command.ts';
+import type { CommandContext, CommandReport } from './command.ts';
 import { formatCount, formatFields, formatSat, pubkeyToText } from './format.ts';
-import { deleteUserData, listUserRows, type UserDeletion } from './user-data-store.ts';
+import type { CommandIo } from './process-io.ts';
+import { deleteUserData, listUserRows } from './user-data-store.ts';
 
 /** Prints the rows of a user as an object of JSON, with an array for each table. */
-export async function exportUser(db: Db, pubkey: string, io: CommandIo): Promise<CommandResult> {
+export async function exportUser(
+  { db }: CommandContext,
+  { pubkey }: Pick<StoredUser, 'pubkey'>,
+  io: CommandIo,
+): Promise<CommandReport> {
   await snapshot(db, async (tx) => {
     await disableTimeouts(tx);
     const columnsOf = await loadArchiveColumns(tx);
@@ -22,30 +27,34 @@ export async function exportUser(db: Db, pubkey: string, io: CommandIo): Promise
       await io.write(']');
     }
   });
-  return { exitCode: 0, stdout: '\n}\n', stderr: '' };
+  return { isSuccess: true, json: { outcome: 'exported', pubkey }, lines: [], output: '\n}\n' };
 }
 
 /** Deletes the data of a user, or says what would be deleted if `isApplied` is false. */
 export async function deleteUser(
   { db, actor, clock }: CommandContext,
-  pubkey: string,
-  user: StoredUser | null,
+  { pubkey, user }: { pubkey: string; user: StoredUser | null },
   isApplied: boolean,
 ): Promise<CommandReport> {
   const name = user?.name ?? null;
   const who = pubkeyToText(pubkey, name);
-  const deletion: { result: UserDeletion | null } = { result: null };
+  const deletion: { result: Awaited<ReturnType<typeof deleteUserData>> } = { result: 'not_found' };
   await tryTransaction(db, async (tx) => {
     await disableTimeouts(tx);
-    deletion.result = await deleteUserData(tx, pubkey);
+    const result = await deleteUserData(tx, pubkey);
+    deletion.result = result;
+    const after = typeof result === 'string' ? null : result;
     const event = { atMs: clock(), actor, action: 'user delete', pubkey, name };
-    await recordAuditEvent(tx, { ...event, before: null, after: deletion.result });
+    await recordAuditEvent(tx, { ...event, before: null, after });
     return isApplied;
   });
   const { result } = deletion;
-  if (result === null) {
-    const text = `${who} is buying a username: nothing was deleted. Try again when the purchase has ended.`;
-    return { isSuccess: false, json: { outcome: 'purchase_open', pubkey }, lines: [text] };
+  if (typeof result === 'string') {
+    const text = {
+      not_found: `The database has no data of ${who}: nothing was deleted.`,
+      purchase_open: `${who} is buying a username: nothing was deleted. Try again when the purchase has ended.`,
+    }[result];
+    return { isSuccess: false, json: { outcome: result, pubkey }, lines: [text] };
   }
   const { deletedQuotes, keptQuotes, keptSat, keptBlock } = result;
   const keptText = `${formatCount(keptQuotes, 'invoice')} that can still be paid or collected (${formatSat(keptSat)} paid)`;

@@ -1,36 +1,30 @@
-import type { CommandContext, CommandReport } from './command.ts';
-import { parseLimit, parseMintOption, reportPage, UsageError } from './command.ts';
+import { type CommandContext, type CommandReport, reportPage, UsageError } from './command.ts';
 import { formatCount, formatSat, formatTime, pubkeyToText } from './format.ts';
-import { listUsers } from './report-store.ts';
+import { parseLimit } from './options.ts';
+import { listUsers, type UserFilter } from './report-store.ts';
 
-interface ListOptions {
-  blocked?: boolean | undefined;
-  member?: boolean | undefined;
-  uncollected?: boolean | undefined;
-  mint?: string | undefined;
-  limit?: string | undefined;
-  page?: string | undefined;
+/** The options of commands that list users. */
+export const USER_PAGE_OPTIONS = { limit: parseLimit, page: parsePageKey };
+
+function parsePageKey(text: string, option: string): string {
+  if (!/^[0-9a-f]{64}$/.test(text)) {
+    throw new UsageError(`${option} must be what the previous page printed (got '${text}').`);
+  }
+  return text;
 }
 
-/** Parses the arguments of `user list`. Returns a function that reports a page of users. */
-export function parseUserList(operands: readonly string[], options: ListOptions) {
-  const { blocked = false, member = false, uncollected = false, page: afterPubkey = '' } = options;
-  if (operands.length > 0 || !/^(?:[0-9a-f]{64})?$/.test(afterPubkey)) {
-    throw new UsageError('Give no user, and for --page what the previous page printed.');
-  }
-  const limit = parseLimit(options.limit ?? '50');
-  const filter = {
-    isBlocked: blocked,
-    isMember: member,
-    isUncollected: uncollected,
-    mintUrl: parseMintOption(options.mint),
-  };
-  return async ({ db, recipientDefaults, clock }: CommandContext): Promise<CommandReport> => {
-    const defaultMintUrl = recipientDefaults.mintUrl;
-    const rows = await listUsers(db, filter, { afterPubkey, limit: limit + 1, defaultMintUrl });
-    const page = { name: 'users', limit, nowMs: clock() };
-    return reportPage(rows, page, ({ pubkey }) => pubkey, userToLine);
-  };
+/** Reports a page of users. */
+export async function reportUsers(
+  { config, db, clock }: CommandContext,
+  filter: UserFilter,
+  options: { limit: number | null; page: string | null },
+): Promise<CommandReport> {
+  const limit = options.limit ?? 50;
+  const afterPubkey = options.page ?? '';
+  const { defaultMintUrl } = config;
+  const rows = await listUsers(db, filter, { afterPubkey, limit: limit + 1, defaultMintUrl });
+  const page = { name: 'users', limit, nowMs: clock() };
+  return reportPage(rows, page, ({ pubkey }) => pubkey, userToLine);
 }
 
 function userToLine(user: Awaited<ReturnType<typeof listUsers>>[number]): string {

@@ -1,5 +1,6 @@
 import { RequestError } from '../errors.ts';
 import { createLogger } from '../log.ts';
+import { MintPolicy } from '../mints/mint-policy.ts';
 import { createMintsModule } from '../mints/mints-module.ts';
 import { createEgress } from '../net/egress.ts';
 import { RecipientDirectory } from '../recipients/recipient-directory.ts';
@@ -9,16 +10,19 @@ import { pubkeyToText } from './format.ts';
 
 /** Sets a user's mint, after the checks that a change by the user passes. Contacts the mint. */
 export async function setUserMint(
-  { db, actor, mintPolicy, recipientDefaults: defaults, allowHttpMints, clock }: CommandContext,
+  { config, db, actor, clock }: CommandContext,
   pubkey: string,
   enteredUrl: string,
 ): Promise<CommandReport> {
   const audit = { actor, action: 'user set-mint' };
   const monotonicMs = () => performance.now();
   const shared = { db, clock, monotonicMs, log: createLogger('silent') };
-  const egress = createEgress({ allowPrivateNetworks: allowHttpMints, operatorUrls: [] });
+  const { allowPrivateNetworks, defaultMintUrl, defaultLockQuotes } = config;
+  const egress = createEgress({ allowPrivateNetworks, operatorUrls: [] });
+  const mintPolicy = new MintPolicy(config);
   const onRequestFinished = () => undefined;
   const mints = createMintsModule({ ...shared, policy: mintPolicy, egress, onRequestFinished });
+  const defaults = { mintUrl: defaultMintUrl, lockQuotes: defaultLockQuotes };
   const recipients = new RecipientDirectory({ ...shared, defaults, audit });
   try {
     const { mintUrl: oldMintUrl } = await recipients.getByPubkey(pubkey);

@@ -1,4 +1,3 @@
-import { parseArgs } from 'node:util';
 import * as nip19 from 'nostr-tools/nip19';
 import { type Db, notify, type Tx, transaction } from '../database/transaction.ts';
 import { recordAuditEvent } from '../recipients/audit-store.ts';
@@ -20,84 +19,80 @@ import {
 } from '../usernames/username-store.ts';
 import { applyRows, readCsv } from './apply-rows.ts';
 import { assignUsername } from './assign-username.ts';
-import {
-  type CommandContext,
-  type CommandReport,
-  type OperatorCommand,
-  parseAction,
-  renderReport,
-  requireSingleOperand,
-  UsageError,
-} from './command.ts';
+import { type CommandContext, type CommandReport, defineCommand, UsageError } from './command.ts';
 import { formatFields, formatTime, formatTimeWithDistance } from './format.ts';
 
-export const nameCommand: OperatorCommand = {
-  name: 'name',
-  usage: `  name show <name>
+export const nameCommands = [
+  defineCommand({
+    name: 'name show',
+    usage: `  name show <name>
            shows the owner of a name, or whether it is free
-  name reserve <name> [--in-use]
+`,
+    operands: ['<name>'],
+    parse: (_, [text]) => {
+      const name = requireUsername(text);
+      return (context) => showUsername(context, name);
+    },
+  }),
+  defineCommand({
+    name: 'name reserve',
+    usage: `  name reserve <name> [--in-use]
            reserves a name so that no user can have it; --in-use takes it away from its owner
-  name release <name> [--in-use]
+`,
+    options: { 'in-use': 'flag' },
+    operands: ['<name>'],
+    parse: (options, [text]) => {
+      const name = requireUsername(text);
+      return (context) => changeUsername(context, 'reserve', name, options['in-use']);
+    },
+  }),
+  defineCommand({
+    name: 'name release',
+    usage: `  name release <name> [--in-use]
            makes a name free; --in-use takes it away from its owner
-  name assign <name> <npub | key>
+`,
+    options: { 'in-use': 'flag' },
+    operands: ['<name>'],
+    parse: (options, [text]) => {
+      const name = requireUsername(text);
+      return (context) => changeUsername(context, 'release', name, options['in-use']);
+    },
+  }),
+  defineCommand({
+    name: 'name assign',
+    usage: `  name assign <name> <npub | key>
            gives a name that is free or reserved to a key, free of charge
   name assign --csv <file> [--apply]
            checks lines with a name and an npub; the first line is "name,npub", and the file - is
            standard input; --apply assigns all of them, or none if a line has a problem. All of
            these commands accept --json, for scripts
 `,
-  parse: (args) => {
-    const { values, positionals } = parseArgs({
-      args,
-      options: {
-        json: { type: 'boolean' },
-        'in-use': { type: 'boolean' },
-        csv: { type: 'string' },
-        apply: { type: 'boolean' },
-      },
-      allowPositionals: true,
-    });
-    const { json: isJson = false, apply: isApplied = false, csv: file } = values;
-    const action = parseAction(OPTIONS_BY_ACTION, positionals[0], values);
-    const [nameText = '', ...operands] = positionals.slice(1);
-    if (action === 'assign') {
-      const [npub = '', ...others] = operands;
-      const isComplete = file === undefined ? npub !== '' && !isApplied : nameText === '';
-      if (!isComplete || others.length > 0) {
+    options: { csv: (file: string) => file, apply: 'flag' },
+    operands: ['[name]', '[npub | key]'],
+    parse: ({ csv: file, apply }, [name, npub]) => {
+      const isComplete = file === null ? npub !== '' && !apply : name === '';
+      if (!isComplete) {
         throw new UsageError('Give one name and one npub or key (hex), or only --csv and a file.');
       }
       return async (context, io) => {
-        const rows =
-          file === undefined
-            ? [{ name: nameText, npub }]
-            : await readCsv(file, io, ['name', 'npub']);
+        const rows = file === null ? [{ name, npub }] : await readCsv(file, io, ['name', 'npub']);
         const assign = (tx: Tx, row: object) => assignUsername(tx, context, row);
-        const report = await applyRows(context.db, rows, isApplied || file === undefined, assign);
-        return renderReport(report, isJson);
+        return applyRows(context.db, rows, apply || file === null, assign);
       };
-    }
-    const name = parseUsername(requireSingleOperand([nameText, ...operands], 'Give one name.'));
-    if (name === null) {
-      throw new UsageError(
-        `This is not a valid name. A name has ${MIN_USERNAME_LENGTH} to ${MAX_USERNAME_LENGTH} letters` +
-          ' (a to z) and digits, and does not begin with npub1.',
-      );
-    }
-    return async (context) => {
-      const report = await (action === 'show'
-        ? showUsername(context, name)
-        : changeUsername(context, action, name, values['in-use'] ?? false));
-      return renderReport(report, isJson);
-    };
-  },
-};
+    },
+  }),
+];
 
-const OPTIONS_BY_ACTION = {
-  show: [],
-  reserve: ['in-use'],
-  release: ['in-use'],
-  assign: ['csv', 'apply'],
-};
+function requireUsername(text: string): string {
+  const name = parseUsername(text);
+  if (name === null) {
+    throw new UsageError(
+      `This is not a valid name. A name has ${MIN_USERNAME_LENGTH} to ${MAX_USERNAME_LENGTH} letters` +
+        ' (a to z) and digits, and does not begin with npub1.',
+    );
+  }
+  return name;
+}
 
 /** What is known about a name. The fields of `StoredUsername` are missing if the database has no row of it. */
 interface UsernameRecord extends Partial<StoredUsername> {
@@ -126,9 +121,9 @@ async function readUsernameRecord(
 }
 
 async function showUsername(context: CommandContext, name: string): Promise<CommandReport> {
-  const { db, reservedNames, clock } = context;
+  const { config, db, clock } = context;
   const nowMs = clock();
-  const record = await readUsernameRecord(db, name, reservedNames, nowMs);
+  const record = await readUsernameRecord(db, name, config.usernames.reserved, nowMs);
   const { availability, status, statusSinceMs, graceEndsAtMs } = record;
   const listText = listToText(record);
   const availabilityTexts: Record<UsernameAvailability, string> = {
@@ -155,14 +150,14 @@ async function showUsername(context: CommandContext, name: string): Promise<Comm
 }
 
 async function changeUsername(
-  { db, actor, reservedNames, clock }: CommandContext,
+  { config, db, actor, clock }: CommandContext,
   action: 'reserve' | 'release',
   name: string,
   isTakeoverAllowed: boolean,
 ): Promise<CommandReport> {
   const nowMs = clock();
   return transaction(db, async (tx) => {
-    const before = await readUsernameRecord(tx, name, reservedNames, nowMs);
+    const before = await readUsernameRecord(tx, name, config.usernames.reserved, nowMs);
     const report = (outcome: string, text: string): CommandReport => ({
       isSuccess: !FAILURES.includes(outcome),
       json: { outcome, nowMs, before },

@@ -89,7 +89,13 @@ export async function listAuditEvents(
   if (about !== null) {
     const { pubkey, name } = about;
     query = query.where(({ or, eb }) =>
-      or([eb('pubkey', '=', pubkey), eb('actor', '=', pubkey), eb('name', '=', name)]),
+      or([
+        eb('pubkey', '=', pubkey),
+        eb('actor', '=', pubkey),
+        eb('name', '=', name),
+        // The change with which a user gave the name up for another one.
+        eb('before', 'like', `{"name":"${name}"}`),
+      ]),
     );
   }
   if (sinceMs !== null) {

@@ -1,15 +1,12 @@
 import { createServer } from 'node:http';
 import { beforeEach, expect, it, onTestFinished } from 'vitest';
 import { recordBackup } from '../../src/database/newest-backup-store.ts';
-import { type AlertTarget, parseAlertUrl } from '../../src/net/alert-target.ts';
-import { parseCommand } from '../../src/operator/commands.ts';
 import type { ServiceOverrides } from '../../src/service.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { listenOnLoopback } from '../helpers/network/loopback-server.ts';
 import { startWebhookReceiver } from '../helpers/network/start-webhook-receiver.ts';
 import { insertPaidQuotes, randomPubkey } from '../helpers/recipients/quote-fixtures.ts';
-import { FakeTerminal } from '../helpers/service/fake-terminal.ts';
-import { createCommandContext } from '../helpers/service/run-operator-command.ts';
+import { runOperatorCommand } from '../helpers/service/run-operator-command.ts';
 import {
   startAdditionalService,
   TEST_TREASURY_SECRET,
@@ -151,25 +148,22 @@ it('sends an alert once if the treasury secret is wrong, although the service do
 });
 
 it('tests ALERT_URL with a command', async () => {
-  const { db } = environment.database;
-  const run = (alertTarget: AlertTarget | null) => {
-    const parsed = parseCommand(['alert', 'test']);
-    const context = createCommandContext({ db, alertTarget, clock: clock.now, openTreasury });
-    return parsed?.outcome === 'parsed' ? parsed.value(context, new FakeTerminal()) : null;
+  const run = (settings: Record<string, string>) => {
+    const options = { clock: clock.now, env: settings };
+    return runOperatorCommand(environment.database, ['alert', 'test'], options);
   };
-  const openTreasury = () => expect.fail('not used');
-  expect(await run(null)).toMatchObject({
+  expect(await run({})).toMatchObject({
     exitCode: 1,
     stderr: 'Not sent: ALERT_URL is not set.\n',
   });
-  const target = parseAlertUrl(env['ALERT_URL'] ?? '');
-  expect(await run(target)).toMatchObject({
+  const settings = { ALERT_URL: env['ALERT_URL'] ?? '' };
+  expect(await run(settings)).toMatchObject({
     exitCode: 0,
     stdout: expect.stringContaining('accepted'),
   });
   expect(await nextAlert()).toMatchObject({ state: 'test' });
   status = 404;
-  expect(await run(target)).toMatchObject({ exitCode: 1, stderr: 'Not sent: HTTP 404.\n' });
+  expect(await run(settings)).toMatchObject({ exitCode: 1, stderr: 'Not sent: HTTP 404.\n' });
 });
 
 /** Starts a service that checks the alerts all the time, as the clock allows. Returns how to stop it. */

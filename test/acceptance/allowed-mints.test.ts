@@ -1,5 +1,4 @@
 import { expect, it } from 'vitest';
-import { createMintPolicy } from '../helpers/mints/mint-policy.ts';
 import { startTestMint } from '../helpers/mints/start-test-mint.ts';
 import { RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
 import { runOperatorCommand } from '../helpers/service/run-operator-command.ts';
@@ -45,10 +44,7 @@ it('accepts only allowed mints, while a recipient at another mint is paid there 
   expect(await wallet.listPaidQuotes()).toMatchObject([{ mintUrl: oldMint.url, amount: 21 }]);
 
   const options = {
-    mintPolicy: createMintPolicy(mint.url, {
-      allowedMintUrls: [allowedMint.url, mint.url],
-      allowPrivateNetworks: true,
-    }),
+    env: { DEFAULT_MINT_URL: mint.url, ALLOWED_MINTS: `${allowedMint.url},${mint.url}` },
   };
   const move = (url: string) =>
     runOperatorCommand(database, ['user', 'set-mint', wallet.npub, url], options);

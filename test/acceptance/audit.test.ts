@@ -56,6 +56,18 @@ it('lists the changes of a user or a name page by page, the newest first', async
   expect((await run(startMs, 'audit', nobody)).stdout).toBe('No events.\n');
 });
 
+it('lists the change that gave a name up', async () => {
+  const wallet = environment.newWallet();
+  const run = (...argv: string[]) => runOperatorCommand(environment.database, argv);
+  await run('name', 'assign', 'claraold', wallet.npub);
+  await run('name', 'assign', 'claranew', wallet.npub);
+  const { events } = JSON.parse((await run('audit', 'claraold', '--json')).stdout);
+  expect(events).toMatchObject([
+    { before: { name: 'claraold' }, after: { name: 'claranew' } },
+    { after: { name: 'claraold' } },
+  ]);
+});
+
 it('records and logs the changes of users and operators once, with what was before, and without secrets', async () => {
   // Both processes look for changes to log.
   await useAdditionalService(environment, {}, { log: logCapture.log });

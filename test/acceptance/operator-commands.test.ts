@@ -136,7 +136,9 @@ describe('nutpost name', () => {
     ['acme', 'it is in USERNAME_RESERVED'],
   ])('does not release the always reserved name %s', async (reservedName, why) => {
     const runNutpostName = (...argv: string[]) =>
-      runOperatorCommand(environment.database, ['name', ...argv], { reservedNames: ['acme'] });
+      runOperatorCommand(environment.database, ['name', ...argv], {
+        env: { USERNAME_RESERVED: 'acme' },
+      });
     expect(await runNutpostName('show', reservedName)).toEqual(
       success(`${reservedName} is reserved: ${why}.\n`),
     );

@@ -162,6 +162,17 @@ describe('nutpost user delete', () => {
     expect((await run('user', 'show', wallet.npub)).stderr).toContain('has no data');
   });
 
+  it('exits with 1 if there is nothing to delete', async () => {
+    for (const options of [[], ['--apply']]) {
+      const { exitCode, stderr } = await run('user', 'delete', wallet.npub, ...options);
+      expect({ exitCode, stderr }).toEqual({
+        exitCode: 1,
+        stderr: `The database has no data of ${wallet.npub}: nothing was deleted.\n`,
+      });
+    }
+    expect((await runJson('audit', wallet.npub)).events).toEqual([]);
+  });
+
   it('does not delete a user who is buying a username', async () => {
     const { pubkey, npub } = wallet;
     const purchaseId = `purchase${nameCount}`;
@@ -353,6 +364,8 @@ it.each([
   [['payments', '--page', '1-2']],
   [['payments', '--min', '-1']],
   [['stats', '--by', 'year']],
+  [['stats', '--since', '2026-02-31']],
+  [['audit', '--since', '2026-02-30T12:00']],
 ])('rejects the arguments %j with exit code 2 and prints the usage', async (argv) => {
   const { exitCode, stdout, stderr } = await run(...argv);
   expect({ exitCode, stdout }).toEqual({ exitCode: 2, stdout: '' });

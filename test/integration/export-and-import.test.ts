@@ -62,7 +62,12 @@ it('exports no payments that are recorded during the export', async () => {
   );
   await Promise.all(laterInserts);
   expect(terminal.progressLines.at(-1)).toBe('Exported 2,001 of 2,001 rows (100 %)');
-  expect((await importInto(to, terminal.output)).exitCode).toBe(0);
+  const imported = await importInto(to, terminal.output, '--json');
+  expect(imported.exitCode).toBe(0);
+  expect(JSON.parse(imported.stdout)).toMatchObject({
+    outcome: 'imported',
+    rows: { quotes: 2_000 },
+  });
   expect((await runOperatorCommand(from, ['export'])).stderr).toContain('  quotes  2,002\n');
 });
 
@@ -137,8 +142,9 @@ async function exportArchive(database: Database): Promise<string> {
   return terminal.output;
 }
 
-function importInto(database: Database, archive: string) {
-  return runOperatorCommand(database, ['import'], { terminal: new FakeTerminal(archive) });
+function importInto(database: Database, archive: string, ...options: string[]) {
+  const terminal = new FakeTerminal(archive);
+  return runOperatorCommand(database, ['import', ...options], { terminal });
 }
 
 async function readContent({ db }: Database): Promise<Record<string, unknown[]>> {

@@ -19,7 +19,11 @@ import {
   runNutpostCommand,
 } from '../helpers/service/nutpost-process.ts';
 
-const SECRETS = { JWT_SECRET: 'j'.repeat(32), TREASURY_SECRET: 't'.repeat(32) };
+const SECRETS = {
+  JWT_SECRET: 'j'.repeat(32),
+  TREASURY_SECRET: 't'.repeat(32),
+  NOTIFY_SECRET_KEY: '1'.repeat(64),
+};
 
 type Environment = Record<string, string>;
 
@@ -78,6 +82,11 @@ describe.each(KINDS)('on %s', (_name, format, create) => {
     expect(await runNutpostCommand(['restore', file], otherEnv)).toMatchObject({
       code: 1,
       stderr: expect.stringContaining('made with another TREASURY_SECRET'),
+    });
+    const otherKeyEnv = { ...otherEnv, ...SECRETS, NOTIFY_SECRET_KEY: '2'.repeat(64) };
+    expect(await runNutpostCommand(['restore', file], otherKeyEnv)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('made with another NOTIFY_SECRET_KEY'),
     });
     const forced = await runNutpostCommand(['restore', file, '--other-secrets'], otherEnv);
     expect(forced).toMatchObject({
@@ -270,15 +279,6 @@ it('says why it cannot restore a file', async () => {
     code: 1,
     stderr: expect.stringMatching(/^DATA_DIR cannot be written: ENOTDIR: .+\.\n$/),
   });
-});
-
-it.each([
-  [['backup'], 'backup needs a file or a directory.'],
-  [['backup', 'x', '--keep', '0'], '--keep must be a number from 1'],
-  [['restore'], 'restore needs a file.'],
-])('rejects %j', async (args, message) => {
-  const { code, stderr } = await runNutpostCommand(args, {});
-  expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(message) });
 });
 
 async function prepareBackup(create: () => Promise<Environment>) {

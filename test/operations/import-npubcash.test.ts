@@ -95,6 +95,7 @@ it('imports every payment list, skips invalid rows, and adds nothing when run ag
   await addSkippedQuote('same_quote_twice', { ...sameQuote, pubkey: walletWithHigherKey.pubkey });
 
   const dryRunOutput = await runImport('--dry-run');
+  const dryRun = JSON.parse(await runImport('--dry-run', '--json'));
   for (const recipient of recipients) {
     expect(await recipient.listPaidQuotes()).toEqual([]);
   }
@@ -106,6 +107,7 @@ it('imports every payment list, skips invalid rows, and adds nothing when run ag
     TREASURY_SECRET: TEST_TREASURY_SECRET,
   });
   expect(code).toBe(0);
+  expect(dryRun).toMatchObject({ payments: { added: paymentCount, existing: 0 } });
   expect(stdout).toContain(`  Payments  ${paymentCount} new, 0 already here`);
   expect(dryRunOutput).toBe(
     stdout.replace('Imported:', 'An import would add (nothing was changed):'),

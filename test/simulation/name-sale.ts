@@ -1,6 +1,6 @@
 import type { SeededRandom } from '../../demo/test-mint/seeded-random.ts';
 import { readConfig } from '../../src/config.ts';
-import { treasuryCommand } from '../../src/operator/treasury-command.ts';
+import { parseCommand } from '../../src/operator/commands.ts';
 import { createTreasurySealer } from '../../src/usernames/usernames-module.ts';
 import { type Story, startStory } from './buyers.ts';
 import { MoneyReferee } from './money-referee.ts';
@@ -91,10 +91,11 @@ export class NameSale {
         db,
         openTreasury: () => ({ db, sealer, actor: root, clock: wallClockMs }),
       };
-      const { stdout, stderr } = await treasuryCommand.parse(args)(
-        context as never,
-        undefined as never,
-      );
+      const command = parseCommand(['treasury', ...args]);
+      if (command?.outcome !== 'parsed') {
+        throw new Error(`wrong arguments: ${args.join(' ')}`);
+      }
+      const { stdout, stderr } = await command.value(context as never, undefined as never);
       history.add(actor, () => `treasury ${args.join(' ')}: ${stderr}`);
       return stdout.trim();
     } catch (error) {

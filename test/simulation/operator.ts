@@ -212,12 +212,10 @@ export class Operator {
     try {
       const { db } = await target.open(this.#actor);
       const result = await command.value(
-        createCommandContext({
-          db,
-          openTreasury: unused,
-          allowHttpMints: false,
-          clock: wallClockMs,
-        }),
+        createCommandContext(
+          { db, openTreasury: unused, clock: wallClockMs },
+          { ALLOW_PRIVATE_NETWORKS: 'false' },
+        ),
         {
           stdin: null,
           write: unused,

@@ -1,12 +1,12 @@
-import { parseArgs } from 'node:util';
 import { type Db, notify, snapshot, type Tx, transaction } from '../../database/transaction.ts';
 import { OperatorError } from '../../errors.ts';
 import { type AuditEvent, recordAuditEvent } from '../../recipients/audit-store.ts';
 import { ALL_RECIPIENTS, RECIPIENT_CHANGES_CHANNEL } from '../../recipients/recipient-directory.ts';
 import { tryParseJson } from '../../untrusted-text.ts';
 import { VERSION } from '../../version.ts';
-import type { CommandIo, OperatorCommand } from '../command.ts';
-import { formatCount, formatNumber, formatTime, joinLines } from '../format.ts';
+import { type CommandReport, defineCommand } from '../command.ts';
+import { formatCount, formatNumber, formatTime } from '../format.ts';
+import type { CommandIo } from '../process-io.ts';
 import {
   ARCHIVE_TABLES,
   type ArchiveHeader,
@@ -26,41 +26,39 @@ import {
   resetSequencesAndAnalyze,
 } from './archive-store.ts';
 
-export const exportCommand: OperatorCommand = {
+export const exportCommand = defineCommand({
   name: 'export',
   usage: `  export   writes all data to standard output, as a backup or for an import elsewhere. Keep it
-           secret: anyone who has it can take payments that were not collected yet
+           secret: anyone who has it can take payments that were not collected yet; the summary is
+           on standard error, with --json as JSON
 `,
-  parse: (args) => {
-    parseArgs({ args, options: {} });
-    return async ({ db, clock }, io) => {
+  parse:
+    () =>
+    async ({ db, clock }, io) => {
       // Reading a snapshot does not block the service.
-      const rowCounts = await snapshot(db, (tx) => exportArchive(tx, io, clock()));
-      // The archive is on standard output, so the summary goes to standard error.
-      return { exitCode: 0, stdout: '', stderr: formatRowCounts('Exported', rowCounts) };
-    };
-  },
-};
+      const rows = await snapshot(db, (tx) => exportArchive(tx, io, clock()));
+      return { ...reportRowCounts('Exported', rows), output: '' };
+    },
+});
 
-export const importCommand: OperatorCommand = {
+export const importCommand = defineCommand({
   name: 'import',
   usage: `  import   reads the output of export from standard input into an empty database that
-           \`nutpost migrate\` created; imports all of it or nothing
+           \`nutpost migrate\` created; imports all of it or nothing; --json for scripts
 `,
-  parse: (args) => {
-    parseArgs({ args, options: {} });
-    return async ({ db, actor, clock }, io) => {
+  parse:
+    () =>
+    async ({ db, actor, clock }, io) => {
       if (io.stdin === null) {
         throw new OperatorError(
           'No input: redirect the archive to standard input, as in `nutpost import < archive`.',
         );
       }
       const atMs = clock();
-      const rowCounts = await importArchive(db, readLines(io.stdin), io, { actor, atMs });
-      return { exitCode: 0, stdout: formatRowCounts('Imported', rowCounts), stderr: '' };
-    };
-  },
-};
+      const rows = await importArchive(db, readLines(io.stdin), io, { actor, atMs });
+      return reportRowCounts('Imported', rows);
+    },
+});
 
 /** Writes an archive of a snapshot. */
 export async function exportArchive(
@@ -194,16 +192,20 @@ function formatProgress(verb: string, doneCount: number, rowCounts: ArchiveRowCo
   return `${verb} ${formatNumber(doneCount)} of ${formatCount(total, 'row')} (${percent} %)`;
 }
 
-function formatRowCounts(verb: string, rowCounts: ArchiveRowCounts): string {
-  const filledTables = ARCHIVE_TABLES.filter((table) => rowCounts[table] > 0);
+function reportRowCounts(verb: 'Exported' | 'Imported', rows: ArchiveRowCounts): CommandReport {
+  const filledTables = ARCHIVE_TABLES.filter((table) => rows[table] > 0);
   const width = Math.max(0, ...filledTables.map((table) => table.length));
-  const { treasury_proofs, treasury_withdrawals, username_purchases } = rowCounts;
+  const { treasury_proofs, treasury_withdrawals, username_purchases } = rows;
   const hasEcash = treasury_proofs + treasury_withdrawals + username_purchases > 0;
-  return joinLines(
-    `${verb} ${formatCount(sumRowCounts(rowCounts), 'row')}.`,
-    ...filledTables.map((table) => `  ${table.padEnd(width)}  ${formatNumber(rowCounts[table])}`),
-    ...(hasEcash ? [ECASH_TEXT] : []),
-  );
+  return {
+    isSuccess: true,
+    json: { outcome: verb.toLowerCase(), rows },
+    lines: [
+      `${verb} ${formatCount(sumRowCounts(rows), 'row')}.`,
+      ...filledTables.map((table) => `  ${table.padEnd(width)}  ${formatNumber(rows[table])}`),
+      ...(hasEcash ? [ECASH_TEXT] : []),
+    ],
+  };
 }
 
 const ECASH_TEXT =

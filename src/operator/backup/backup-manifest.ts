@@ -7,7 +7,12 @@ import { fingerprint } from '../../sealer.ts';
 import { tryParseJson } from '../../untrusted-text.ts';
 import { VERSION } from '../../version.ts';
 
-const SECRET_NAMES = ['JWT_SECRET', 'TREASURY_SECRET', 'ZAP_SECRET_KEY'] as const;
+const SECRET_NAMES = [
+  'JWT_SECRET',
+  'TREASURY_SECRET',
+  'ZAP_SECRET_KEY',
+  'NOTIFY_SECRET_KEY',
+] as const;
 
 type SecretName = (typeof SECRET_NAMES)[number];
 
@@ -53,13 +58,15 @@ export function readManifest(file: string) {
 
 /** Computes the fingerprints of the secrets of the service: those that are set, or that it has generated. */
 export function computeFingerprints(config: CommandConfig): Fingerprints {
-  const { kind, dataDir } = config.database;
+  const { database, zaps, notifySecretKey } = config;
+  const { kind, dataDir } = database;
   // With PostgreSQL, the service generates none.
   const readGenerated = kind === 'sqlite' ? readGeneratedSecret : () => null;
   const secrets: Record<SecretName, string | null> = {
     JWT_SECRET: config.jwtSecret ?? readGenerated(dataDir, 'jwt-secret'),
     TREASURY_SECRET: config.treasurySecret ?? readGenerated(dataDir, 'treasury-secret'),
-    ZAP_SECRET_KEY: config.zaps.secretKey,
+    ZAP_SECRET_KEY: zaps.secretKey,
+    NOTIFY_SECRET_KEY: notifySecretKey === zaps.secretKey ? null : notifySecretKey,
   };
   return Object.fromEntries(
     Object.entries(secrets).flatMap(([name, secret]) =>

@@ -1,19 +1,11 @@
 import fs from 'node:fs';
 import path from 'node:path';
-import { parseArgs } from 'node:util';
 import type { CommandConfig } from '../../config.ts';
-import { openExistingDatabase } from '../../database/database.ts';
 import { recordBackup } from '../../database/newest-backup-store.ts';
 import { type Db, snapshot } from '../../database/transaction.ts';
 import { OperatorError, rootCauseMessage } from '../../errors.ts';
 import { exportArchive } from '../archive/archive-commands.ts';
-import {
-  type CommandIo,
-  type CommandReport,
-  type ConfigCommand,
-  requireSingleOperand,
-  UsageError,
-} from '../command.ts';
+import { type CommandContext, type CommandReport, defineCommand } from '../command.ts';
 import {
   formatCount,
   formatFields,
@@ -21,32 +13,26 @@ import {
   formatSat,
   formatTimeWithDistance,
 } from '../format.ts';
+import { parseIntegerFrom } from '../options.ts';
+import type { CommandIo } from '../process-io.ts';
 import { type BackupContent, type BackupFormat, inspectBackup } from './backup-file.ts';
 import { computeFingerprints, toManifestFile, writeManifest } from './backup-manifest.ts';
 import { copySqlite, readServerVersion } from './backup-store.ts';
 import { findDumpVersion, runPostgresProgram } from './postgres-client.ts';
 
-export const backupCommand: ConfigCommand = {
+export const backupCommand = defineCommand({
   name: 'backup',
   usage: `  backup <file or directory>
            writes a backup while the service runs, and reads it again; in a directory, --keep <number>
            deletes older ones; --json prints the result as JSON
 `,
-  parse(args) {
-    const options = {
-      keep: { type: 'string' },
-      json: { type: 'boolean', default: false },
-    } as const;
-    const { values, positionals } = parseArgs({ args, options, allowPositionals: true });
-    if (values.keep !== undefined && !/^[1-9]\d{0,4}$/.test(values.keep)) {
-      throw new UsageError(`--keep must be a number from 1 (got '${values.keep}').`);
-    }
-    const target = requireSingleOperand(positionals, 'backup needs a file or a directory.');
-    const keep = values.keep === undefined ? null : Number(values.keep);
-    const run = (config: CommandConfig, io: CommandIo) => makeBackup(config, target, { keep, io });
-    return { run, isJson: values.json };
-  },
-};
+  options: { keep: parseIntegerFrom(1, 99_999) },
+  operands: ['<file or directory>'],
+  parse:
+    ({ keep }, [target]) =>
+    (context, io) =>
+      makeBackup(context, target, keep, io),
+});
 
 const EXTENSIONS: Record<BackupFormat, string> = {
   sqlite: 'sqlite',
@@ -67,13 +53,14 @@ const NAME_PATTERN = /^(nutpost-\d{8}T\d{6}Z\.(?:sqlite|dump|ndjson))(\.json|\.u
  * Writes a backup, reads all of it, and records that it exists. Only then deletes older ones.
  *
  * @param target a directory, or a file that does not exist
- * @param options.keep how many backups the directory may have; null: any number
+ * @param keep how many backups the directory may have; null: any number
  * @throws OperatorError if it cannot be written, or is not complete
  */
 async function makeBackup(
-  config: CommandConfig,
+  { config, db, clock }: CommandContext,
   target: string,
-  { keep, io }: { keep: number | null; io: CommandIo },
+  keep: number | null,
+  io: CommandIo,
 ): Promise<CommandReport> {
   // Anyone who has a backup can take the money of unlocked quotes.
   process.umask(0o077);
@@ -81,29 +68,23 @@ async function makeBackup(
   if (!isDirectory && keep !== null) {
     throw new OperatorError(`--keep needs a directory that exists, and ${target} is none.`);
   }
-  const nowMs = Date.now();
-  const database = await openExistingDatabase(config.database, () => undefined);
-  try {
-    const { db } = database;
-    const format = await chooseFormat(config, db);
-    const name = isDirectory ? toFileName(nowMs, format) : '';
-    const file = path.join(target, name);
-    const content = await writeChecked(file, format, { config, db, io, nowMs });
-    await recordBackup(db, nowMs);
-    const deleted = keep === null ? [] : deleteOldBackups(target, keep, name);
-    const { json, lines } = reportContent(format, content, nowMs);
-    return {
-      isSuccess: true,
-      json: { file, ...json, deleted },
-      lines: [
-        `Wrote ${file}, and read it again.`,
-        ...lines,
-        ...deleted.map((old) => `Deleted ${old}.`),
-      ],
-    };
-  } finally {
-    await database.close();
-  }
+  const nowMs = clock();
+  const format = await chooseFormat(config, db);
+  const name = isDirectory ? toFileName(nowMs, format) : '';
+  const file = path.join(target, name);
+  const content = await writeChecked(file, format, { config, db, io, nowMs });
+  await recordBackup(db, nowMs);
+  const deleted = keep === null ? [] : deleteOldBackups(target, keep, name);
+  const { json, lines } = reportContent(format, content, nowMs);
+  return {
+    isSuccess: true,
+    json: { file, ...json, deleted },
+    lines: [
+      `Wrote ${file}, and read it again.`,
+      ...lines,
+      ...deleted.map((old) => `Deleted ${old}.`),
+    ],
+  };
 }
 
 interface WriteOptions {

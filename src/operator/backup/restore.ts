@@ -1,5 +1,4 @@
 import fs from 'node:fs';
-import { parseArgs } from 'node:util';
 import { type CommandConfig, readSystemUser } from '../../config.ts';
 import { sqliteFilePath } from '../../database/data-dir.ts';
 import { type DatabaseLocation, openDatabase, openForInspection } from '../../database/database.ts';
@@ -7,37 +6,27 @@ import { transaction } from '../../database/transaction.ts';
 import { OperatorError } from '../../errors.ts';
 import { type AuditEvent, recordAuditEvent } from '../../recipients/audit-store.ts';
 import { importArchive, readLines } from '../archive/archive-commands.ts';
-import {
-  type CommandIo,
-  type CommandReport,
-  type ConfigCommand,
-  requireSingleOperand,
-} from '../command.ts';
+import { type CommandReport, defineCommand } from '../command.ts';
+import type { CommandIo } from '../process-io.ts';
 import { reportContent, syncToDisk } from './backup.ts';
 import { type BackupFormat, inspectBackup, readBackupFormat } from './backup-file.ts';
 import { computeFingerprints, listMissingSecrets, readManifest } from './backup-manifest.ts';
 import { listTables } from './backup-store.ts';
 import { runPostgresProgram } from './postgres-client.ts';
 
-export const restoreCommand: ConfigCommand = {
+export const restoreCommand = defineCommand({
   name: 'restore',
   usage: `  restore <file>
            restores a backup into an empty place: a database without tables, or a DATA_DIR without
            database; --other-secrets does so although secrets differ; --json prints the result as JSON
 `,
-  parse(args) {
-    const options = {
-      'other-secrets': { type: 'boolean', default: false },
-      json: { type: 'boolean', default: false },
-    } as const;
-    const { values, positionals } = parseArgs({ args, options, allowPositionals: true });
-    const file = requireSingleOperand(positionals, 'restore needs a file.');
-    const acceptsOtherSecrets = values['other-secrets'];
-    const run = (config: CommandConfig, io: CommandIo) =>
-      restoreBackup(config, file, { acceptsOtherSecrets, io });
-    return { run, isJson: values.json };
-  },
-};
+  options: { 'other-secrets': 'flag' },
+  operands: ['<file>'],
+  parse:
+    (options, [file]) =>
+    (config: CommandConfig, io) =>
+      restoreBackup(config, file, options['other-secrets'], io),
+});
 
 /**
  * Restores a backup into an empty place, and applies the migrations of this version. Reads all of it before it writes.
@@ -47,7 +36,8 @@ export const restoreCommand: ConfigCommand = {
 async function restoreBackup(
   config: CommandConfig,
   file: string,
-  { acceptsOtherSecrets, io }: { acceptsOtherSecrets: boolean; io: CommandIo },
+  acceptsOtherSecrets: boolean,
+  io: CommandIo,
 ): Promise<CommandReport> {
   process.umask(0o077);
   const { database: location } = config;

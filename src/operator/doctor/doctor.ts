@@ -11,9 +11,8 @@ import { MintPolicy } from '../../mints/mint-policy.ts';
 import { createEgress } from '../../net/egress.ts';
 import { GuardedFetch } from '../../net/guarded-fetch.ts';
 import { loadEventSigner } from '../../nostr/events.ts';
-import { redact } from '../../redaction.ts';
-import type { CommandResult } from '../command.ts';
-import { formatCount, formatJson, joinLines } from '../format.ts';
+import { defineCommand } from '../command.ts';
+import { formatCount, joinLines } from '../format.ts';
 import { checkAlertTarget } from './check-alert-target.ts';
 import { withClockCheck } from './check-clock.ts';
 import { checkDatabase, type DatabaseReport } from './check-database.ts';
@@ -28,9 +27,29 @@ import { checkRelays } from './check-relays.ts';
 import { checkFiles, checkPorts, checkSettings, checkUnknownSettings } from './check-settings.ts';
 import { type Finding, type FindingArea, problem, warning } from './finding.ts';
 
-export const DOCTOR_USAGE = `  doctor   checks everything that the service needs and says how to fix problems; works before the
+export const doctorCommand = defineCommand({
+  name: 'doctor',
+  usage: `  doctor   checks everything that the service needs and says how to fix problems; works before the
            first start and while the service runs; --json for scripts
-`;
+`,
+  // The settings may be invalid, so it reads them itself.
+  parse:
+    ({ json }) =>
+    async (_: unknown, io) => {
+      const findings = await runDoctor((line) => io.reportProgress(line));
+      const count = (level: Finding['level']) =>
+        findings.filter((finding) => finding.level === level).length;
+      const [problemCount, warningCount] = [count('problem'), count('warning')];
+      const counts = `${formatCount(problemCount, 'problem')}, ${formatCount(warningCount, 'warning')}.`;
+      return {
+        isSuccess: problemCount === 0,
+        json: { nowMs: Date.now(), problemCount, warningCount, findings },
+        lines: [],
+        // Problems, too, go to standard output.
+        ...(!json && { output: joinLines(...findingsToLines(findings), counts) }),
+      };
+    },
+});
 
 /** Checks everything that a service with these settings needs. Changes nothing and creates no file. */
 export async function runDoctor(
@@ -74,13 +93,7 @@ async function checkDatabaseAndNetwork(config: Config): Promise<Finding[]> {
   const isServiceStopped = isEveryProcessStopped(database);
   const ports = await checkPorts(config, isServiceStopped);
   const signer = zaps.secretKey === null ? null : await loadEventSigner(zaps.secretKey);
-  const mintPolicy = new MintPolicy({
-    defaultMintUrl,
-    usernameMintUrl: config.usernames.mintUrl,
-    zapMintUrls: zaps.mints,
-    allowedMintUrls: config.allowedMints,
-    allowPrivateNetworks,
-  });
+  const mintPolicy = new MintPolicy(config);
   const operatorUrls = [...mintPolicy.operatorMints, ...zaps.relays];
   const egress = createEgress({ allowPrivateNetworks, operatorUrls });
   const fetch = egress.createFetch();
@@ -116,15 +129,8 @@ async function checkDatabaseAndNetwork(config: Config): Promise<Finding[]> {
     const otherMints = checkUsersAtOtherMints(serviceState?.usersAtOtherMints ?? []);
     const ecash = checkExpiringEcash(serviceState?.expiringEcash ?? [], Date.now());
     const localFindings = [...alerts, ...ports, ...members, ...database.findings, ...clockFindings];
-    return [
-      ...localFindings,
-      ...mints,
-      ...userMints,
-      ...otherMints,
-      ...ecash,
-      ...relays,
-      ...origins,
-    ];
+    const mintFindings = [...mints, ...userMints, ...otherMints, ...ecash];
+    return [...localFindings, ...mintFindings, ...relays, ...origins];
   } finally {
     await Promise.all([fetch.close(), originsFetch.close(), egress.close()]);
   }
@@ -144,27 +150,13 @@ function isEveryProcessStopped({ serviceState, findings }: DatabaseReport): bool
   return (serviceState?.runningProcessCount ?? 0) === 0 && !isDatabaseFailing;
 }
 
-export function renderFindings(
-  findings: readonly Finding[],
-  { json }: { json: boolean },
-  nowMs: number,
-): CommandResult {
-  const count = (level: Finding['level']) =>
-    findings.filter((finding) => finding.level === level).length;
-  const [problemCount, warningCount] = [count('problem'), count('warning')];
-  const findingsByArea = Map.groupBy(findings, ({ check }) => check.split('.')[0] as FindingArea);
-  const text = json
-    ? formatJson({ nowMs, problemCount, warningCount, findings })
-    : joinLines(
-        ...[...findingsByArea].flatMap(([area, areaFindings]) => [
-          AREA_TITLES[area],
-          ...areaFindings.flatMap(findingToLines),
-          '',
-        ]),
-        `${formatCount(problemCount, 'problem')}, ${formatCount(warningCount, 'warning')}.`,
-      );
-  // Findings contain parts of untrusted responses from mints, relays and other servers.
-  return { exitCode: problemCount === 0 ? 0 : 1, stdout: redact(text), stderr: '' };
+function findingsToLines(findings: readonly Finding[]): string[] {
+  const byArea = Map.groupBy(findings, ({ check }) => check.split('.')[0] as FindingArea);
+  return [...byArea].flatMap(([area, areaFindings]) => [
+    AREA_TITLES[area],
+    ...areaFindings.flatMap(findingToLines),
+    '',
+  ]);
 }
 
 function findingToLines({ level, message, advice }: Finding): string[] {

@@ -1,4 +1,5 @@
 import type { RequestFailureReason } from '../../net/request-failure.ts';
+import { redact } from '../../redaction.ts';
 
 export type FindingArea = 'settings' | 'database' | 'clock' | 'mint' | 'relay' | 'origin';
 
@@ -13,15 +14,25 @@ export interface Finding {
 }
 
 export function ok(check: Finding['check'], message: string): Finding {
-  return { check, level: 'ok', message, advice: null };
+  return createFinding(check, 'ok', message, null);
 }
 
 export function warning(check: Finding['check'], message: string, advice: string): Finding {
-  return { check, level: 'warning', message, advice };
+  return createFinding(check, 'warning', message, advice);
 }
 
 export function problem(check: Finding['check'], message: string, advice: string): Finding {
-  return { check, level: 'problem', message, advice };
+  return createFinding(check, 'problem', message, advice);
+}
+
+function createFinding(
+  check: Finding['check'],
+  level: Finding['level'],
+  message: string,
+  advice: string | null,
+): Finding {
+  // It may contain parts of untrusted responses from mints, relays and other servers.
+  return { check, level, message: redact(message), advice };
 }
 
 export function getUnreachableAdvice(reason: string): string {

@@ -1,38 +1,33 @@
-import { parseArgs } from 'node:util';
 import { notify, transaction } from '../../database/transaction.ts';
 import { WATCH_RESCAN_CHANNEL } from '../../quotes/process-notifications.ts';
-import { type OperatorCommand, UsageError } from '../command.ts';
-import { formatCount, formatNumber, formatSat, joinLines } from '../format.ts';
+import { defineCommand, UsageError } from '../command.ts';
+import { formatCount, formatNumber, formatSat } from '../format.ts';
 import { importQuotes } from './import-quotes.ts';
 import { ImportRun } from './import-run.ts';
 import { importBlocks, importUsers } from './import-users.ts';
 import { NpubcashSource } from './npubcash-source.ts';
 import { SKIP_REASON_TEXTS, type SkipReason } from './parse-npubcash-rows.ts';
 
-export const importNpubcashCommand: OperatorCommand = {
+export const importNpubcashCommand = defineCommand({
   name: 'import-npubcash',
   usage: `  import-npubcash <database url> [--dry-run]
            imports the users, names, blocks and quotes of an npubcash server; stop that server first.
            If it is interrupted, run it again to continue. Prints each skipped row and a summary;
-           --dry-run changes nothing
+           --dry-run changes nothing; --json prints the summary as JSON, without the skipped rows
 `,
-  parse: (args) => {
-    const { values, positionals } = parseArgs({
-      args,
-      options: { 'dry-run': { type: 'boolean', default: false } },
-      allowPositionals: true,
-    });
-    const isDryRun = values['dry-run'];
-    const [url = ''] = positionals;
-    if (!/^postgres(?:ql)?:\/\//.test(url) || positionals.length > 1) {
+  options: { 'dry-run': 'flag' },
+  operands: ['<database url>'],
+  parse: ({ 'dry-run': isDryRun, json }, [url]) => {
+    if (!/^postgres(?:ql)?:\/\//.test(url)) {
       throw new UsageError(
         'Give the URL of the npubcash database, such as postgres://user@host:5432/npubcash.',
       );
     }
-    return async (context, io) => {
+    return async ({ config, ...context }, io) => {
       await using source = await NpubcashSource.connect(url);
       await source.beginAndCheckTables();
-      const run = new ImportRun({ ...context, io, isDryRun });
+      const allowHttpMints = config.allowPrivateNetworks;
+      const run = new ImportRun({ ...context, allowHttpMints, io, isDryRun, printsRows: !json });
       await importBlocks(run, source);
       await importUsers(run, source);
       await importQuotes(run, source);
@@ -40,22 +35,28 @@ export const importNpubcashCommand: OperatorCommand = {
         // The message has no content: all processes look for new quotes of all mints.
         await transaction(context.db, (tx) => notify(tx, WATCH_RESCAN_CHANNEL, ['']));
       }
+      const { summary } = run;
       const proofs = await source.readProofTotals();
-      return { exitCode: 0, stdout: formatSummary(run.summary, proofs, isDryRun), stderr: '' };
+      const outcome = isDryRun ? 'would_be_imported' : 'imported';
+      return {
+        isSuccess: true,
+        json: { outcome, ...summary, notImported: { proofs } },
+        lines: summaryToLines(summary, proofs, isDryRun),
+      };
     };
   },
-};
+});
 
-function formatSummary(
+function summaryToLines(
   summary: ImportRun['summary'],
   proofs: Awaited<ReturnType<NpubcashSource['readProofTotals']>>,
   isDryRun: boolean,
-): string {
+): string[] {
   const { users, names, blocks, payments, invoices } = summary;
   const format = ({ added, existing }: typeof users) =>
     `${formatNumber(added)} new, ${formatNumber(existing)} already here`;
   const skipped = Object.entries(summary.skippedByReason) as [SkipReason, number][];
-  return joinLines(
+  return [
     isDryRun ? 'An import would add (nothing was changed):' : 'Imported:',
     `  Users     ${format(users)}`,
     `  Names     ${format(names)}`,
@@ -77,5 +78,5 @@ function formatSummary(
         ' (your earnings; withdraw them with npubcash)',
     ),
     '  all other tables',
-  );
+  ];
 }

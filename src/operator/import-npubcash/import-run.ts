@@ -5,7 +5,7 @@ import {
   type AuditEvent,
   recordAuditEvent,
 } from '../../recipients/audit-store.ts';
-import type { CommandIo } from '../command.ts';
+import type { CommandIo } from '../process-io.ts';
 import type { SkipReason } from './parse-npubcash-rows.ts';
 
 /** Runs the transactions of an import, which overwrite no stored data, and counts what they do. */
@@ -18,6 +18,8 @@ export class ImportRun {
     clock: Clock;
     allowHttpMints: boolean;
     isDryRun: boolean;
+    /** Whether to print the skipped rows. */
+    printsRows: boolean;
   }>;
   readonly summary = {
     users: { added: 0, existing: 0 },
@@ -37,13 +39,15 @@ export class ImportRun {
 
   /** Runs `work` in a transaction, which a dry run rolls back. Then prints the skipped rows. */
   async transaction(work: (tx: Tx) => Promise<void>): Promise<void> {
-    const { db, io, isDryRun } = this.options;
+    const { db, io, isDryRun, printsRows } = this.options;
     io.signal.throwIfAborted();
     await tryTransaction(db, async (tx) => {
       await work(tx);
       return !isDryRun;
     });
-    await io.write(this.#skippedLines);
+    if (printsRows) {
+      await io.write(this.#skippedLines);
+    }
     this.#skippedLines = '';
   }
 

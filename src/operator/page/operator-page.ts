@@ -9,11 +9,11 @@ import { redact } from '../../redaction.ts';
 import { VERSION } from '../../version.ts';
 import { listPresentAlerts } from '../alerts/alert-store.ts';
 import { disableTimeouts } from '../archive/archive-store.ts';
-import type { CommandIo } from '../command.ts';
 import { createCommandContext, parseCommand } from '../commands.ts';
 import { runDoctor } from '../doctor/doctor.ts';
 import type { Finding } from '../doctor/finding.ts';
 import { formatTime } from '../format.ts';
+import type { CommandIo } from '../process-io.ts';
 import { readStats } from '../report-store.ts';
 import type { MintRequestCounter } from './mint-request-counter.ts';
 

@@ -1,17 +1,9 @@
-import { parseArgs } from 'node:util';
 import { HISTORY_RETENTION_DAYS, HISTORY_RETENTION_MS } from '../../limits.ts';
 import { ISSUING_VERSIONS } from '../../mints/issue-after-expiry.ts';
 import type { TracedNotification } from '../../notifications/outbox-store.ts';
 import type { QuoteEvent, ReceiptRefusal } from '../../quotes/quote-event-store.ts';
 import type { TracedDelivery } from '../../zaps/zap-receipt-store.ts';
-import {
-  type OperatorCommand,
-  parseAmountSat,
-  parseLimit,
-  parseTime,
-  renderReport,
-  requireSingleOperand,
-} from '../command.ts';
+import { defineCommand } from '../command.ts';
 import {
   formatCount,
   formatFields,
@@ -20,6 +12,7 @@ import {
   formatTimeWithDistance,
   pubkeyToText,
 } from '../format.ts';
+import { parseAmountSat, parseLimit, parseTime } from '../options.ts';
 import {
   type PaymentTrace,
   type RecipientTrace,
@@ -28,7 +21,7 @@ import {
   type TraceResult,
 } from './trace.ts';
 
-export const traceCommand: OperatorCommand = {
+export const traceCommand = defineCommand({
   name: 'trace',
   usage: `  trace <payment hash | invoice | verify URL | npub | name | address | quote id>
            shows the state and history of a payment, or the newest payments of a recipient;
@@ -37,38 +30,25 @@ export const traceCommand: OperatorCommand = {
            invoices; --json for scripts; --reveal also prints the ids of unlocked quotes, which
            are as good as money
 `,
-  parse: (args) => {
-    const { values, positionals } = parseArgs({
-      args,
-      options: {
-        json: { type: 'boolean', default: false },
-        reveal: { type: 'boolean', default: false },
-        limit: { type: 'string', default: '10' },
-        since: { type: 'string' },
-        until: { type: 'string' },
-        amount: { type: 'string' },
-      },
-      allowPositionals: true,
-    });
-    const identifier = requireSingleOperand(
-      positionals,
-      'Give one payment hash, invoice, verify URL, npub, name, address or quote id.',
-    );
-    const limit = parseLimit(values.limit);
-    const filter = {
-      sinceMs: parseTime('--since', values.since),
-      untilMs: parseTime('--until', values.until),
-      amountSat: parseAmountSat(values.amount),
-    };
+  options: {
+    reveal: 'flag',
+    limit: parseLimit,
+    since: parseTime,
+    until: parseTime,
+    amount: parseAmountSat,
+  },
+  operands: ['<payment hash | invoice | verify URL | npub | name | address | quote id>'],
+  parse: ({ reveal, limit, since, until, amount }, [identifier]) => {
+    const filter = { sinceMs: since, untilMs: until, amountSat: amount };
     const isSearch = Object.values(filter).some((value) => value !== null);
     return async (context) => {
-      const options = { reveal: values.reveal, limit, filter: isSearch ? filter : null };
+      const options = { reveal, limit: limit ?? 10, filter: isSearch ? filter : null };
       const trace = await runTrace({ ...context, ...options }, identifier);
       const isSuccess = trace.outcome === 'payments' || trace.outcome === 'recipient';
-      return renderReport({ isSuccess, json: trace, lines: traceToLines(trace) }, values.json);
+      return { isSuccess, json: trace, lines: traceToLines(trace) };
     };
   },
-};
+});
 
 function traceToLines(trace: TraceResult): string[] {
   switch (trace.outcome) {

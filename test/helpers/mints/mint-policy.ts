@@ -4,16 +4,15 @@ export function createMintPolicy(
   operatorMintUrl: string,
   options: {
     zapMintUrls?: readonly string[];
-    allowedMintUrls?: readonly string[];
     allowPrivateNetworks?: boolean;
   } = {},
 ): MintPolicy {
-  const { zapMintUrls = null, allowedMintUrls = null, allowPrivateNetworks = false } = options;
+  const { zapMintUrls = null, allowPrivateNetworks = false } = options;
   return new MintPolicy({
     defaultMintUrl: operatorMintUrl,
-    usernameMintUrl: operatorMintUrl,
-    zapMintUrls,
-    allowedMintUrls,
+    usernames: { mintUrl: operatorMintUrl },
+    zaps: { mints: zapMintUrls },
+    allowedMints: null,
     allowPrivateNetworks,
   });
 }

@@ -1,4 +1,4 @@
-import type { CommandIo } from '../../../src/operator/command.ts';
+import type { CommandIo } from '../../../src/operator/process-io.ts';
 
 export class FakeTerminal implements CommandIo {
   output = '';

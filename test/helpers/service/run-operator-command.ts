@@ -1,16 +1,15 @@
 import { expect } from 'vitest';
+import { readCommandConfig } from '../../../src/config.ts';
 import type { Database } from '../../../src/database/database.ts';
-import type { MintPolicy } from '../../../src/mints/mint-policy.ts';
 import type { CommandContext, CommandResult } from '../../../src/operator/command.ts';
 import { parseCommand } from '../../../src/operator/commands.ts';
 import { waitForNotificationDelivery } from '../database/database-notifications.ts';
-import { createMintPolicy } from '../mints/mint-policy.ts';
 import { FakeTerminal } from './fake-terminal.ts';
 
 export interface OperatorCommandOptions {
   clock?: () => number;
-  reservedNames?: readonly string[];
-  mintPolicy?: MintPolicy;
+  /** Settings, beside those of {@link createCommandContext}. */
+  env?: Record<string, string>;
   terminal?: FakeTerminal;
 }
 
@@ -22,17 +21,12 @@ export interface OperatorCommandOptions {
 export async function runOperatorCommand(
   database: Database,
   argv: readonly string[],
-  {
-    clock = Date.now,
-    reservedNames = [],
-    mintPolicy = createMintPolicy(TEST_DEFAULT_MINT_URL, { allowPrivateNetworks: true }),
-    terminal = new FakeTerminal(),
-  }: OperatorCommandOptions = {},
+  { clock = Date.now, env = {}, terminal = new FakeTerminal() }: OperatorCommandOptions = {},
 ): Promise<CommandResult> {
   const parsed = parseCommand(argv) ?? expect.fail('unknown command');
   const { db } = database;
   const openTreasury = () => ({ db, sealer: null, actor: TEST_ACTOR, clock });
-  const context = createCommandContext({ db, clock, reservedNames, mintPolicy, openTreasury });
+  const context = createCommandContext({ db, clock, openTreasury }, env);
   const result = parsed.outcome === 'parsed' ? await parsed.value(context, terminal) : parsed.usage;
   await waitForNotificationDelivery(database);
   return result;
@@ -43,17 +37,14 @@ const TEST_ACTOR = { kind: 'command', systemUser: 'root' } as const;
 export const TEST_DEFAULT_MINT_URL = 'https://default-mint.example';
 
 export function createCommandContext(
-  context: Pick<CommandContext, 'db' | 'clock' | 'openTreasury'> & Partial<CommandContext>,
+  context: Pick<CommandContext, 'db' | 'clock' | 'openTreasury'>,
+  env: Record<string, string> = {},
 ): CommandContext {
-  return {
-    actor: TEST_ACTOR,
-    reservedNames: [],
-    allowHttpMints: true,
-    publicOrigin: 'https://pay.example',
-    usernameGraceMs: 30 * 24 * 60 * 60_000,
-    mintPolicy: createMintPolicy(TEST_DEFAULT_MINT_URL, { allowPrivateNetworks: true }),
-    recipientDefaults: { mintUrl: TEST_DEFAULT_MINT_URL, lockQuotes: false },
-    alertTarget: null,
-    ...context,
-  };
+  const config = readCommandConfig({
+    DEFAULT_MINT_URL: TEST_DEFAULT_MINT_URL,
+    PUBLIC_ORIGINS: 'https://pay.example',
+    ALLOW_PRIVATE_NETWORKS: 'true',
+    ...env,
+  });
+  return { actor: TEST_ACTOR, config, ...context };
 }

@@ -1,7 +1,7 @@
 import { PassThrough } from 'node:stream';
 import { setImmediate } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import { ProcessIo } from '../../../src/operator/command.ts';
+import { ProcessIo } from '../../../src/operator/process-io.ts';
 
 it('waits until a slow reader has read standard output', async () => {
   const { io, stdout } = createIo();
