@@ -2,7 +2,12 @@ import type { FastifyRequest, onRequestHookHandler } from 'fastify';
 import { type RequestError, rateLimitError } from '../errors.ts';
 import { type CountedKey, FixedWindowRateLimiter } from '../fixed-window-rate-limiter.ts';
 import { toAddressPrefixes } from '../net/address-prefixes.ts';
-import { MAX_COUNTED_KEYS, MAX_COUNTED_PREFIXES, ROUTE_REQUESTS_PER_MINUTE } from './limits.ts';
+import {
+  MAX_COUNTED_KEYS,
+  MAX_COUNTED_PREFIXES,
+  NOTIFICATION_CHANGE_COST,
+  ROUTE_REQUESTS_PER_MINUTE,
+} from './limits.ts';
 
 /** Limits per process. Those per minute apply to each address and to each public key. 0 means no limit. */
 export interface ClientLimits {
@@ -19,6 +24,7 @@ export interface ClientLimits {
 const REJECTIONS = {
   requests: 'Too many requests',
   settingChanges: 'Too many changes',
+  notificationChanges: 'Too many changes of notifications',
   usernamePurchases: 'Too many requests for usernames',
   documents: 'Too many requests for documents',
   nameLookups: 'Too many name lookups',
@@ -51,6 +57,9 @@ export function createRateLimitHooks(limits: ClientLimits, monotonicMs: () => nu
   const createLimiters = (maxRequestKeys: number): Limiters => ({
     requests: createLimiter(limits.requestsPerMinute, maxRequestKeys),
     settingChanges: createLimiter(limits.settingChangesPerMinute),
+    notificationChanges: createLimiter(
+      Math.ceil(limits.settingChangesPerMinute / NOTIFICATION_CHANGE_COST),
+    ),
     usernamePurchases: createLimiter(limits.usernamePurchasesPerMinute),
     documents: createLimiter(ROUTE_REQUESTS_PER_MINUTE.documents),
     nameLookups: createLimiter(ROUTE_REQUESTS_PER_MINUTE.nameLookups),

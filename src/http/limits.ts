@@ -24,6 +24,9 @@ export const ROUTE_REQUESTS_PER_MINUTE = {
   pages: 120,
 } as const;
 
+/** In other changes of settings, because it stores up to 45 KB. */
+export const NOTIFICATION_CHANGE_COST = 15;
+
 /** Address prefixes whose requests are counted. The owner of an IPv6 /32 needs 27 s to evict one without new requests. */
 export const MAX_COUNTED_PREFIXES = 131_072;
 

@@ -26,6 +26,7 @@ const USER_PATH = '/api/v2/user/info';
 const LOCK_PATH = '/api/v2/user/lock';
 const MINT_PATH = '/api/v2/user/mint';
 const SIGN_IN_PATH = '/api/v2/auth/nip98';
+const NOTIFICATIONS_PATH = '/api/v2/user/notifications';
 const USERNAME_PATH = '/api/v2/user/username';
 
 const clock = new TestClock();
@@ -123,6 +124,14 @@ describe('a key', () => {
     const newWallet = environment.newWallet();
     const signIn = await sendSigned(newWallet, 'GET', SIGN_IN_PATH, undefined, address);
     expect(signIn.status).toBe(200);
+  });
+
+  it('can change its notifications a fifteenth as often as its settings', async () => {
+    const wallet = environment.newWallet();
+    const change = () => sendSigned(wallet, 'PUT', NOTIFICATIONS_PATH, { channels: [] });
+    expect((await change()).status).toBe(200);
+    expectTooManyRequests(await change(), 'Too many changes of notifications with this key.');
+    expect((await sendSigned(wallet, 'GET', NOTIFICATIONS_PATH)).status).toBe(200);
   });
 
   it('that requests usernames too often gets 429, first for its key and then for its address', async () => {
@@ -242,7 +251,7 @@ async function sendRepeatedly(
 
 function sendSigned(
   wallet: RecipientClient,
-  method: 'GET' | 'PATCH' | 'POST',
+  method: 'GET' | 'PATCH' | 'POST' | 'PUT',
   path: string,
   body?: object,
   address = newAddress(),

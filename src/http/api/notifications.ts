@@ -138,7 +138,8 @@ export const notificationRoutes: FastifyPluginAsyncZod<NotificationContext> = as
     return success({ channels: channels.map((channel) => renderChannel(channel)), ...keys });
   });
 
-  app.put(path, { schema: replaceSchema, config }, async ({ pubkey, body }) => {
+  const putConfig = { rateLimitCategory: 'notificationChanges' } as const;
+  app.put(path, { schema: replaceSchema, config: putConfig }, async ({ pubkey, body }) => {
     const { channels, secrets } = await replaceChannels(context, pubkey, body.channels);
     return success({
       channels: channels.map((channel) => renderChannel(channel, secrets.get(channel.id))),
