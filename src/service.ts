@@ -332,7 +332,7 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
           egress,
         })
       : null;
-  const maintenance = createMaintenanceJob({ ...shared, hasNotifications: notifications !== null });
+  const maintenance = createMaintenanceJob(shared);
   const auditLog = createAuditLogJob(shared);
   const { fiatRateUrl, fiatCurrencies = [] } = config.web ?? {};
   const fiatRates =

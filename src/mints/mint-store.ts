@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { jsonRows, statementNow } from '../database/sql.ts';
+import { jsonRows } from '../database/sql.ts';
 import type { Db, Tx } from '../database/transaction.ts';
 import { isKnownToIssueAfterExpiry } from './issue-after-expiry.ts';
 import type { MintInfo } from './mint-info.ts';
@@ -105,17 +105,4 @@ export async function saveMintHealth(
     from ${jsonRows(db, columns, mints)} as polled
     where url = "mintUrl"
   `.execute(db);
-}
-
-/** Deletes mints without watched quotes whose info is a week old. Returns whether more of them may exist. */
-export async function pruneUnusedMints(db: Db, limit: number): Promise<boolean> {
-  const { numAffectedRows } = await sql`
-    delete from mints where url in (
-      select url from mints
-      where fetched_at < ${statementNow(db)} - ${7 * 24 * 60 * 60_000}
-        and not exists (select 1 from quotes where mint_url = mints.url and watch_until is not null)
-      order by fetched_at limit ${limit}
-    )
-  `.execute(db);
-  return numAffectedRows === BigInt(limit);
 }

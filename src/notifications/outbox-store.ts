@@ -1,15 +1,7 @@
 import { sql } from 'kysely';
 import type { ChannelKind, NotificationEvent, NotificationStatus } from '../database/schema.ts';
-import {
-  columnInSubquery,
-  columnInValues,
-  jsonRows,
-  lockRows,
-  statementNow,
-  toFlag,
-} from '../database/sql.ts';
+import { columnInSubquery, columnInValues, jsonRows, lockRows, toFlag } from '../database/sql.ts';
 import type { Db, Tx } from '../database/transaction.ts';
-import { HISTORY_RETENTION_MS } from '../limits.ts';
 import { COLLECT_BY } from '../quotes/collect-deadline-store.ts';
 import { NOTIFICATION_LIMITS } from './limits.ts';
 
@@ -336,16 +328,3 @@ export async function listNotificationsOfQuote(db: Db, quoteRowId: number) {
 }
 
 export type TracedNotification = Awaited<ReturnType<typeof listNotificationsOfQuote>>[number];
-
-/** Deletes up to `limit` old notifications. Returns whether more may exist. */
-export async function pruneNotifications(db: Db, limit: number): Promise<boolean> {
-  // Skips those whose channel is just being removed, which would deadlock otherwise.
-  const old = sql`
-    select id from notifications
-    where give_up_at < ${statementNow(db)} - ${HISTORY_RETENTION_MS}
-    order by give_up_at limit ${limit} ${lockRows(db, 'for update skip locked')}`;
-  const { numAffectedRows } = await sql`
-    delete from notifications where ${columnInSubquery(db, 'id', old)}
-  `.execute(db);
-  return numAffectedRows === BigInt(limit);
-}

@@ -1,8 +1,7 @@
 import { sql } from 'kysely';
 import type { QuoteState } from '../database/schema.ts';
-import { columnInValues, jsonRows, lockRows, statementNow } from '../database/sql.ts';
+import { columnInValues, jsonRows } from '../database/sql.ts';
 import type { Db } from '../database/transaction.ts';
-import { HISTORY_RETENTION_MS } from '../limits.ts';
 import type { ObservedState } from '../mints/quote-responses.ts';
 import type { QuoteUpdate } from './process-notifications.ts';
 
@@ -103,17 +102,4 @@ export async function listUpdatesSince(
     order by quotes.id
   `.execute(db);
   return rows;
-}
-
-/** Deletes up to `limit` events older than {@link HISTORY_RETENTION_MS}. Returns whether more may exist. */
-export async function pruneQuoteEvents(db: Db, limit: number): Promise<boolean> {
-  const { numAffectedRows } = await sql`
-    delete from quote_events where id in (
-      select id from quote_events
-      where at < ${statementNow(db)} - ${HISTORY_RETENTION_MS}
-      order by at limit ${limit}
-      ${lockRows(db, 'for update skip locked')}
-    )
-  `.execute(db);
-  return numAffectedRows === BigInt(limit);
 }

@@ -1,8 +1,7 @@
-import { sql } from 'kysely';
-import { columnInValues, statementNow } from '../database/sql.ts';
+import { columnInValues } from '../database/sql.ts';
 import type { Db, Tx } from '../database/transaction.ts';
 
-const AUDIT_RETENTION_MS = 365 * 24 * 60 * 60_000;
+const _AUDIT_RETENTION_MS = 365 * 24 * 60 * 60_000;
 
 /** `operator`: a person with a key in OPERATOR_KEYS, on the operator page. `user`: the owner of the key. */
 export type AuditActor =
@@ -127,20 +126,4 @@ function parseEvent<Row extends { before: string | null; after: string | null }>
 
 function parseValues(json: string | null): object | null {
   return json === null ? null : (JSON.parse(json) as object);
-}
-
-/** Deletes up to `limit` events that are older than a year. Returns whether more may exist. */
-export async function pruneAuditEvents(db: Db, limit: number): Promise<boolean> {
-  const pruned = await db
-    .deleteFrom('audit_events')
-    .where('id', 'in', (subquery) =>
-      subquery
-        .selectFrom('audit_events')
-        .select('id')
-        .where('at', '<', sql<number>`${statementNow(db)} - ${AUDIT_RETENTION_MS}`)
-        .orderBy('at')
-        .limit(limit),
-    )
-    .executeTakeFirst();
-  return pruned.numDeletedRows === BigInt(limit);
 }

@@ -1,9 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { sql, type UpdateObject } from 'kysely';
 import type { DatabaseSchema } from '../database/schema.ts';
-import { columnInValues, databaseNow, jsonRows } from '../database/sql.ts';
+import { columnInValues, jsonRows } from '../database/sql.ts';
 import type { Db, Tx } from '../database/transaction.ts';
-import { HISTORY_RETENTION_MS } from '../limits.ts';
 import type { OutputPlan } from '../mints/ecash.ts';
 import { PURCHASE_LEASE_MS } from './limits.ts';
 
@@ -191,22 +190,6 @@ export async function closePurchase(
     await tx.deleteFrom('username_purchase_proofs').where('purchase', '=', purchase.id).execute();
   }
   return isClosed;
-}
-
-/** Deletes old failed purchases. Returns whether more of them may exist. */
-export async function pruneFailedPurchases(db: Db, limit: number): Promise<boolean> {
-  const pruned = await db
-    .deleteFrom('username_purchases')
-    .where('id', 'in', (subquery) =>
-      subquery
-        .selectFrom('username_purchases')
-        .select('id')
-        .where('state', '=', 'failed')
-        .where('closed_at', '<', sql<number>`${databaseNow(db)} - ${HISTORY_RETENTION_MS}`)
-        .limit(limit),
-    )
-    .executeTakeFirst();
-  return pruned.numDeletedRows === BigInt(limit);
 }
 
 export async function listOpenPurchases(db: Db, limit: number) {

@@ -287,18 +287,7 @@ type TracedReceipt = NonNullable<Awaited<ReturnType<typeof findReceiptOfQuote>>>
 
 export type TracedDelivery = TracedReceipt['deliveries'][number];
 
-/** Deletes up to `limit` old receipts. Like the other `prune` functions, returns whether more old rows may exist. */
-export async function pruneZapReceipts(db: Db, limit: number): Promise<boolean> {
-  const { numAffectedRows } = await sql`
-    delete from zap_receipts where id in (
-      select id from zap_receipts
-      where created_at < ${statementNow(db)} - ${HISTORY_RETENTION_MS}
-      order by created_at limit ${limit}
-    )
-  `.execute(db);
-  return numAffectedRows === BigInt(limit);
-}
-
+/** Deletes up to `limit` zap requests that are not needed any more. Returns whether more may exist. */
 export async function pruneZapRequests(db: Db, limit: number): Promise<boolean> {
   const { numAffectedRows } = await sql`
     update quotes set zap_request = null where id in (
@@ -307,17 +296,6 @@ export async function pruneZapRequests(db: Db, limit: number): Promise<boolean> 
         and paid_at < ${statementNow(db)} - ${HISTORY_RETENTION_MS}
       order by paid_at limit ${limit}
       ${lockRows(db, 'for update skip locked')}
-    )
-  `.execute(db);
-  return numAffectedRows === BigInt(limit);
-}
-
-export async function pruneRelays(db: Db, limit: number): Promise<boolean> {
-  const { numAffectedRows } = await sql`
-    delete from relays where url in (
-      select url from relays
-      where last_attempt_at < ${statementNow(db)} - ${HISTORY_RETENTION_MS}
-      limit ${limit}
     )
   `.execute(db);
   return numAffectedRows === BigInt(limit);

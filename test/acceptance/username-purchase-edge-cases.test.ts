@@ -1,8 +1,9 @@
 import { beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
 import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
+import { deleteOldRows } from '../../src/database/retention-store.ts';
 import { transaction } from '../../src/database/transaction.ts';
 import { HISTORY_RETENTION_MS } from '../../src/limits.ts';
-import { countPurchasesByState, pruneFailedPurchases } from '../../src/usernames/purchase-store.ts';
+import { countPurchasesByState } from '../../src/usernames/purchase-store.ts';
 import { revokeUsername } from '../../src/usernames/username-store.ts';
 import { EcashPayer } from '../helpers/recipients/ecash-payer.ts';
 import type { RecipientClient } from '../helpers/recipients/recipient-client.ts';
@@ -120,12 +121,12 @@ it('deletes failed purchases after the retention period and keeps completed ones
   expect(failed.status).toBe(402);
   await buy('bought');
   const { db } = environment.database;
-  await pruneFailedPurchases(db, 10);
+  await deleteOldRows(db, 'username_purchases', 10);
   const counts = { open: 0, completed: 1, failed: 1 };
   expect(await countPurchasesByState(db, wallet.pubkey)).toEqual(counts);
   const closed_at = Date.now() - HISTORY_RETENTION_MS - 1;
   await db.updateTable('username_purchases').set({ closed_at }).execute();
-  await pruneFailedPurchases(db, 10);
+  await deleteOldRows(db, 'username_purchases', 10);
   expect(await countPurchasesByState(db, wallet.pubkey)).toEqual({ ...counts, failed: 0 });
 });
 

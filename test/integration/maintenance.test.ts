@@ -153,7 +153,7 @@ it('keeps the zap requests of quotes that were paid recently or are not issued, 
 });
 
 function prune(): Promise<void> {
-  return runMaintenance(db, Date.now(), new AbortController().signal, { hasNotifications: true });
+  return runMaintenance(db, Date.now(), new AbortController().signal);
 }
 
 /** Inserts rows directly, because the store limits the events of a quote. */

@@ -1,13 +1,13 @@
 import { CompiledQuery, createQueryId, type RootOperationNode, sql } from 'kysely';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { type Database, openDatabase } from '../../src/database/database.ts';
+import { deleteOldRows } from '../../src/database/retention-store.ts';
 import { type Tx, transaction } from '../../src/database/transaction.ts';
 import {
   countPendingDeliveries,
   countWatchedQuotes,
   readSizeAndUserCount,
 } from '../../src/metrics/database-counts-store.ts';
-import { pruneUnusedMints } from '../../src/mints/mint-store.ts';
 import { findChannel, listChannels } from '../../src/notifications/channel-store.ts';
 import {
   addNotifications,
@@ -16,7 +16,6 @@ import {
   listDueNotifications,
   listNotificationsOfQuote,
   lockChannels,
-  pruneNotifications,
   recordMessage,
   releaseChannel,
   saveNotificationChanges,
@@ -34,7 +33,6 @@ import {
   addQuoteEvents,
   listQuoteEvents,
   listUpdatesSince,
-  pruneQuoteEvents,
 } from '../../src/quotes/quote-event-store.ts';
 import { findQuoteByVerifyToken } from '../../src/quotes/quote-store.ts';
 import type { QuoteChange } from '../../src/quotes/watched-quote-store.ts';
@@ -61,7 +59,6 @@ import {
   findZapRequests,
   giveUpOverdueDeliveries,
   listDeliveryRelays,
-  pruneZapReceipts,
   pruneZapRequests,
 } from '../../src/zaps/zap-receipt-store.ts';
 import { createDataDir, isPostgres } from '../helpers/database/test-database.ts';
@@ -151,7 +148,7 @@ const CALLS: [name: string, call: StoreCall][] = [
   ['finds the earliest due notification', (tx) => findEarliestDueNotification(tx)],
   ['lists the channels of a recipient', (tx) => listChannels(tx, pubkey)],
   ['lists the notifications of a payment', (tx) => listNotificationsOfQuote(tx, 1)],
-  ['deletes old notifications', (tx) => pruneNotifications(tx, 1_000)],
+  ['deletes old notifications', (tx) => deleteOldRows(tx, 'notifications', 1_000)],
   ['finds an invoice by its verify token', (tx) => findQuoteByVerifyToken(tx, 'token')],
   ['lists watched mints', (tx) => listWatchedMints(tx)],
   ['lists new quotes', (tx) => listWatchedAfter(tx, QUOTE_COUNT - 10, 1_000)],
@@ -169,11 +166,11 @@ const CALLS: [name: string, call: StoreCall][] = [
     'finds changes since a time',
     (tx) => listUpdatesSince(tx, QUOTE_COUNT, { pubkeys: [pubkey], nowMs: 1 }),
   ],
-  ['deletes unused mints', (tx) => pruneUnusedMints(tx, 1_000)],
-  ['deletes old events', (tx) => pruneQuoteEvents(tx, 1_000)],
+  ['deletes unused mints', (tx) => deleteOldRows(tx, 'mints', 1_000)],
+  ['deletes old events', (tx) => deleteOldRows(tx, 'quote_events', 1_000)],
   ['finds zap requests', (tx) => findZapRequests(tx, [1, 2])],
   ['finds the receipt of a quote', (tx) => findReceiptOfQuote(tx, 1)],
-  ['deletes old zap receipts', (tx) => pruneZapReceipts(tx, 1_000)],
+  ['deletes old zap receipts', (tx) => deleteOldRows(tx, 'zap_receipts', 1_000)],
   ['finds used zap requests', (tx) => findUsedZapRequests(tx, ['a', 'b'])],
   [
     'counts the recent zap receipts of recipients',

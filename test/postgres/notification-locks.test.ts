@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import { beforeEach, expect, it } from 'vitest';
 import type { Database } from '../../src/database/database.ts';
+import { deleteOldRows } from '../../src/database/retention-store.ts';
 import { type Db, transaction } from '../../src/database/transaction.ts';
 import { FixedWindowRateLimiter } from '../../src/fixed-window-rate-limiter.ts';
 import { createLogger } from '../../src/log.ts';
@@ -12,7 +13,6 @@ import {
   findEarliestDueNotification,
   insertNotifications,
   listDueNotifications,
-  pruneNotifications,
   recordMessage,
   releaseChannel,
   saveNotificationChanges,
@@ -137,7 +137,7 @@ it('deletes old notifications while one of them is locked', async () => {
   const [id = 0, ...others] = await addDueNotifications(channel);
   await sql`update notifications set give_up_at = 1`.execute(db);
   const unlock = await lockRow('notifications', id);
-  await pruneNotifications(db, 1_000);
+  await deleteOldRows(db, 'notifications', 1_000);
   await unlock();
   const left = await db.selectFrom('notifications').select('id').execute();
   expect(left).toEqual([{ id }]);

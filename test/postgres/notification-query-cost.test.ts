@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { deleteOldRows } from '../../src/database/retention-store.ts';
 import type { Tx } from '../../src/database/transaction.ts';
 import { listChannels } from '../../src/notifications/channel-store.ts';
 import {
@@ -8,7 +9,6 @@ import {
   findEarliestDueNotification,
   listDueNotifications,
   lockChannels,
-  pruneNotifications,
   recordMessage,
   releaseChannel,
   saveNotificationChanges,
@@ -113,7 +113,7 @@ const CALLS: [maxRows: number, title: string, call: (tx: Tx) => Promise<unknown>
     (tx) => tx.deleteFrom('notifications').where('channel', '=', 'channel-100').execute(),
   ],
   [1, 'finding the earliest due notification', (tx) => findEarliestDueNotification(tx)],
-  [1, 'deleting old notifications', (tx) => pruneNotifications(tx, 500)],
+  [1, 'deleting old notifications', (tx) => deleteOldRows(tx, 'notifications', 500)],
 ];
 
 describe.each([

@@ -1,11 +1,10 @@
 import { sql } from 'kysely';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { deleteOldRows, TABLES_WITH_RETENTION } from '../../src/database/retention-store.ts';
 import type { Db, Tx } from '../../src/database/transaction.ts';
-import { pruneUnusedMints } from '../../src/mints/mint-store.ts';
 import { findTracedQuotes, searchQuotes } from '../../src/operator/trace/trace-store.ts';
 import { countOpenInvoices } from '../../src/quotes/open-invoice-store.ts';
 import { findListedQuotes, listPaidQuotes } from '../../src/quotes/paid-list-store.ts';
-import { pruneQuoteEvents } from '../../src/quotes/quote-event-store.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
 import {
   applyQuoteChanges,
@@ -22,7 +21,6 @@ import {
   claimDueReceipts,
   findDueRelays,
   listDeliveryRelays,
-  pruneZapReceipts,
   pruneZapRequests,
 } from '../../src/zaps/zap-receipt-store.ts';
 import { measureQueryCost } from '../helpers/database/postgres-query-cost.ts';
@@ -292,7 +290,10 @@ it('reads no recent rows when it deletes old history', async () => {
     select 'https://' || number || '.example', '{}', ${nowMs}::bigint
     from generate_series(1, 3000) as number`.execute(database.db);
   await sql`vacuum analyze`.execute(database.db);
-  for (const prune of [pruneZapRequests, pruneZapReceipts, pruneQuoteEvents, pruneUnusedMints]) {
+  for (const prune of [
+    pruneZapRequests,
+    ...TABLES_WITH_RETENTION.map((table) => (db: Db) => deleteOldRows(db, table, 500)),
+  ]) {
     const { rowsRead, pagesRead } = await measureQueryCost(database.db, (db) => prune(db, 500));
     // At most the row with the current time.
     expect(rowsRead).toBeLessThanOrEqual(1);
