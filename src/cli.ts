@@ -50,7 +50,7 @@ const VERSION_USAGE = `  --version
 `;
 const USAGE = `Usage: nutpost <command>
 
-${SERVE_USAGE}${migrateCommand.usage}${doctorCommand.usage}${configCommand.usage}${COMMANDS_USAGE}${restoreCommand.usage}${DEMO_USAGE}${VERSION_USAGE}`;
+${SERVE_USAGE}${migrateCommand.usage}${configCommand.usage}${COMMANDS_USAGE}${restoreCommand.usage}${DEMO_USAGE}${VERSION_USAGE}`;
 
 const [commandName = 'serve', ...args] = process.argv.slice(2);
 await dispatch(commandName).catch(exitWithError);

@@ -1,17 +1,17 @@
-/** What the operator page shows at first. Times are ISO 8601. */
+/** What the operator page shows at first. */
 export interface OperatorOverview {
   version: string;
   /** As `/health/ready` returns it. */
   health: { status: string; checks: Readonly<Record<string, string>> };
   /** Problems that ALERT_URL reports. */
-  alerts: { since: string; text: string }[];
+  alerts: { sinceMs: number; text: string }[];
   /** Of this process, since its start. The newest first. */
   errors: { time: string; event: string; message: string }[];
   /** The default mint, then those that fail. `requests` and `failures` are those of this process since its start. */
   mints: {
     url: string;
-    answeredAt: string | null;
-    failingSince: string | null;
+    answeredAtMs: number | null;
+    failingSinceMs: number | null;
     failure: string | null;
     requests: number;
     failures: number;
@@ -20,19 +20,11 @@ export interface OperatorOverview {
   days: { period: string; payments: number; sat: number }[];
 }
 
-export interface OperatorFinding {
-  check: string;
-  level: 'ok' | 'warning' | 'problem';
-  message: string;
-  advice: string | null;
-}
-
 /** What the operator page needs, which the folder of the operator commands implements. */
 export interface OperatorContext {
   /** Of the people who may use the page (hex). */
   keys: readonly string[];
   readOverview: () => Promise<OperatorOverview>;
-  runDoctor: () => Promise<OperatorFinding[]>;
   /** Runs a command as this key. Null: the page does not offer this command. */
   runCommand: (
     pubkey: string,

@@ -15,6 +15,7 @@ import {
   parseOrExplain,
   UsageError,
 } from './command.ts';
+import { doctorCommand } from './doctor/doctor.ts';
 import { importNpubcashCommand } from './import-npubcash/import-npubcash-command.ts';
 import { memberCommands } from './member-command.ts';
 import { paymentsCommand } from './payments-command.ts';
@@ -26,6 +27,7 @@ import { userCommands } from './user-command.ts';
 import { nameCommands } from './username-command.ts';
 
 const COMMANDS = [
+  doctorCommand,
   traceCommand,
   paymentsCommand,
   statsCommand,

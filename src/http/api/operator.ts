@@ -10,7 +10,7 @@ const commandBody = jsonBody({ argv: z.array(z.string().max(2_000)).min(1).max(2
 /** For the operator page, so not part of the documented API. Registered only with OPERATOR_KEYS. */
 export const operatorRoutes: FastifyPluginAsyncZod<OperatorContext> = async (
   app,
-  { keys, readOverview, runDoctor, runCommand },
+  { keys, readOverview, runCommand },
 ) => {
   // Others get the answer for a path that does not exist.
   app.addHook('onRequest', async ({ pubkey }) => {
@@ -18,7 +18,6 @@ export const operatorRoutes: FastifyPluginAsyncZod<OperatorContext> = async (
       throw new RequestError('not_found', 'Not found.');
     }
   });
-  const config = { rateLimitCategory: 'settingChanges' } as const;
 
   app.get('/api/v2/operator/overview', async () => {
     const { days, ...overview } = await readOverview();
@@ -31,10 +30,7 @@ export const operatorRoutes: FastifyPluginAsyncZod<OperatorContext> = async (
     return success({ ...overview, charts });
   });
 
-  app.get('/api/v2/operator/doctor', { config }, async () =>
-    success({ findings: await runDoctor() }),
-  );
-
+  const config = { rateLimitCategory: 'settingChanges' } as const;
   const schema = { body: commandBody };
   app.post('/api/v2/operator/commands', { config, schema }, async ({ pubkey, body }) => {
     const result = await runCommand(pubkey, body.argv);

@@ -10,8 +10,6 @@ import { VERSION } from '../../version.ts';
 import { listPresentAlerts } from '../alerts/alert-store.ts';
 import { disableTimeouts } from '../archive/archive-store.ts';
 import { createCommandContext, parseCommand } from '../commands.ts';
-import { runDoctor } from '../doctor/doctor.ts';
-import type { Finding } from '../doctor/finding.ts';
 import { formatTime } from '../format.ts';
 import type { CommandIo } from '../process-io.ts';
 import { readStats } from '../report-store.ts';
@@ -28,6 +26,7 @@ interface OperatorPageSources {
 
 /** What the page may run: what reads a few rows, and changes of members, names and blocks. */
 const COMMANDS = [
+  'doctor',
   'trace',
   'audit',
   'user list',
@@ -46,10 +45,9 @@ const COMMANDS = [
 /** Others could show ids that are as good as money, read files of the server, or read all payments, which blocks SQLite. */
 const OPTION = /^--(?:reason|name)(?:=|$)/;
 
-/** Creates what the operator page reads and runs. The doctor runs once at a time. */
+/** Creates what the operator page reads and runs. */
 export function createOperatorPage(sources: OperatorPageSources) {
   const { config, db, readiness, recentErrors, mintRequests, clock } = sources;
-  let runningDoctor: Promise<Finding[]> | null = null;
   return {
     keys: config.operatorKeys,
     readOverview: async () => {
@@ -66,27 +64,14 @@ export function createOperatorPage(sources: OperatorPageSources) {
         const period = formatTime(firstDayMs + index * DAY_MS).slice(0, 10);
         return stats.find((day) => day.period === period) ?? { period, payments: 0, sat: 0 };
       });
-      const toTime = (ms: number | null) => (ms === null ? null : formatTime(ms));
       return {
         version: VERSION,
         health,
-        alerts: alerts.map(({ sinceMs, text }) => ({ since: formatTime(sinceMs), text })),
+        alerts,
         errors: recentErrors.list(),
-        mints: mints.map(({ url, answeredAtMs, failingSinceMs, failure }) => ({
-          url,
-          answeredAt: toTime(answeredAtMs),
-          failingSince: toTime(failingSinceMs),
-          failure,
-          ...mintRequests.count(url),
-        })),
+        mints: mints.map((mint) => ({ ...mint, ...mintRequests.count(mint.url) })),
         days,
       };
-    },
-    runDoctor: () => {
-      runningDoctor ??= runDoctor(() => undefined).finally(() => {
-        runningDoctor = null;
-      });
-      return runningDoctor;
     },
     runCommand: async (pubkey: string, argv: readonly string[]) => {
       const isOffered = COMMANDS.some((command) => `${argv.join(' ')} `.startsWith(`${command} `));

@@ -1,6 +1,6 @@
 import { render } from 'preact';
 import { useState } from 'preact/hooks';
-import type { OperatorFinding, OperatorOverview } from '../../../operator-context.ts';
+import type { OperatorOverview } from '../../../operator-context.ts';
 import { Section } from '../../elements.ts';
 import { ApiClient, ApiError } from '../account/api-client.ts';
 import { Button, Problem, useAction, useLoaded } from '../account/elements.tsx';
@@ -64,16 +64,18 @@ function Overview({ api }: { api: ApiClient }) {
         <p>
           <strong>{health.status}</strong> ({checks.join(', ')}), nutpost {version}
         </p>
-        {alerts.map(({ since, text }) => (
+        {alerts.map(({ sinceMs, text }) => (
           <p class="problem">
-            {text} Since {formatTime(since)}.
+            {text} Since {formatTime(sinceMs)}.
           </p>
         ))}
         <p>
           <Button onClick={reload}>Reload</Button>
         </p>
       </Section>
-      <Doctor api={api} />
+      <CommandSection api={api} title="Doctor">
+        {[['Run the doctor, which takes up to 20 s', () => ['doctor']]]}
+      </CommandSection>
       <CommandSection
         api={api}
         title="Find a payment"
@@ -95,13 +97,12 @@ function Overview({ api }: { api: ApiClient }) {
       <Section title="Mints">
         <p class="hint">Failed requests are those of the process that answered, since its start.</p>
         <ul>
-          {mints.map((mint) => (
-            <li class={mint.failingSince === null ? '' : 'problem'}>
-              {mint.url}: last answer{' '}
-              {mint.answeredAt === null ? 'unknown' : formatTime(mint.answeredAt)}
-              {mint.failingSince !== null &&
-                `, ${mint.failure ?? 'failing'} since ${formatTime(mint.failingSince)}`}
-              , {mint.failures} of {mint.requests} requests failed
+          {mints.map(({ url, answeredAtMs, failingSinceMs, failure, requests, failures }) => (
+            <li class={failingSinceMs === null ? '' : 'problem'}>
+              {url}: last answer {answeredAtMs === null ? 'unknown' : formatTime(answeredAtMs)}
+              {failingSinceMs !== null &&
+                `, ${failure ?? 'failing'} since ${formatTime(failingSinceMs)}`}
+              , {failures} of {requests} requests failed
             </li>
           ))}
         </ul>
@@ -146,36 +147,11 @@ function Overview({ api }: { api: ApiClient }) {
   );
 }
 
-function Doctor({ api }: { api: ApiClient }) {
-  const [findings, setFindings] = useState<OperatorFinding[] | null>(null);
-  const run = useAction(async () => {
-    const path = '/api/v2/operator/doctor';
-    setFindings((await api.request<{ findings: OperatorFinding[] }>(path)).data.findings);
-  });
-  return (
-    <Section title="Doctor">
-      <p>
-        <Button onClick={() => void run.run()} aria-disabled={run.isRunning}>
-          {run.isRunning ? 'Checking; this takes up to 20 s…' : 'Run the doctor'}
-        </Button>
-      </p>
-      <Problem text={run.problem} />
-      <ul>
-        {findings?.map(({ level, message, advice }) => (
-          <li class={level === 'ok' ? '' : 'problem'}>
-            {level}: {message}. {advice}
-          </li>
-        ))}
-      </ul>
-    </Section>
-  );
-}
-
 interface CommandSectionProps {
   api: ApiClient;
   title: string;
-  label: string;
-  /** The label of a second field. */
+  /** The labels of the fields, if any. */
+  label?: string;
   second?: string;
   /** The label of each button, and the arguments of its command. */
   children: [label: string, toArguments: (text: string, second: string) => string[]][];
@@ -205,7 +181,7 @@ function CommandSection({ api, title, label, second, children }: CommandSectionP
   );
   return (
     <Section title={title}>
-      {field(label, text, setText)}
+      {label !== undefined && field(label, text, setText)}
       {second !== undefined && field(second, secondText, setSecondText)}
       <p class="row">
         {children.map(([buttonLabel, toArguments]) => (
@@ -228,7 +204,8 @@ function option(name: string, value: string): string[] {
 }
 
 /** Without milliseconds, in UTC like the log. */
-function formatTime(iso: string): string {
+function formatTime(time: string | number): string {
+  const iso = new Date(time).toISOString();
   return `${iso.slice(0, 10)} ${iso.slice(11, 19)} UTC`;
 }
 
