@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { transaction } from '../database/transaction.ts';
 import { RequestError, rateLimitError } from '../errors.ts';
 import { recordAuditEvent } from '../recipients/audit-store.ts';
-import { findUserByPubkey, lockPaymentCounters } from '../recipients/user-store.ts';
+import { lockPaymentCounters } from '../recipients/user-store.ts';
 import {
   changeChannel,
   deleteChannel,
@@ -79,13 +79,10 @@ export async function replaceChannels(
         );
       }
     }
-    const name = (await findUserByPubkey(tx, pubkey))?.name ?? null;
     await recordAuditEvent(tx, {
       atMs: context.clock(),
-      actor: { kind: 'user', pubkey },
       action: 'change notifications',
       pubkey,
-      name,
       before: existing.map(describeChannel),
       after: changed.map(describeChannel),
     });

@@ -136,8 +136,8 @@ async function invite(
   const expiresAtMs = nowMs + days * 86_400_000;
   await transaction(db, async (tx) => {
     await addInvitation(tx, code, { note, nowMs, expiresAtMs });
-    const event = { atMs: nowMs, actor, action: 'member invite', pubkey: null, name: null };
-    await recordAuditEvent(tx, { ...event, before: null, after: { note, expiresAtMs } });
+    const after = { note, expiresAtMs };
+    await recordAuditEvent(tx, { atMs: nowMs, actor, action: 'member invite', after });
   });
   const origin = config.publicOrigins[0] ?? `http://localhost:${config.port}`;
   const url = `${origin}/account#invitation=${code}`;

@@ -186,7 +186,7 @@ async function changeBlock(
     if (action === 'unblock') {
       await unblockUser(tx, pubkey, nowMs);
     }
-    const event = { atMs: nowMs, actor, action: `user ${action}`, pubkey, name };
+    const event = { atMs: nowMs, actor, action: `user ${action}`, pubkey };
     await recordAuditEvent(tx, { ...event, before, after });
     return { earlierBlock: before, currentBlock: after };
   });

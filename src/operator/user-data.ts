@@ -45,7 +45,7 @@ export async function deleteUser(
     deletion.result = result;
     const after = typeof result === 'string' ? null : result;
     const event = { atMs: clock(), actor, action: 'user delete', pubkey, name };
-    await recordAuditEvent(tx, { ...event, before: null, after });
+    await recordAuditEvent(tx, { ...event, after });
     return isApplied;
   });
   const { result } = deletion;

@@ -1,5 +1,6 @@
 import { columnInValues } from '../database/sql.ts';
 import type { Db, Tx } from '../database/transaction.ts';
+import { findUserByPubkey } from './user-store.ts';
 
 const _AUDIT_RETENTION_MS = 365 * 24 * 60 * 60_000;
 
@@ -11,26 +12,31 @@ export type AuditActor =
 /** A change. It must contain no secrets, such as the URL of a webhook, and no addresses of clients. */
 export interface AuditEvent {
   atMs: number;
-  actor: AuditActor;
   /** The command, such as `user block`, or what a user did, such as `change settings`. */
   action: string;
-  /** The key (hex) and the username that the change is about; null if it is about none. */
-  pubkey: string | null;
-  name: string | null;
-  /** The changed values; null if there were or are none. */
-  before: object | null;
-  after: object | null;
+  /** The key (hex) that the change is about, if any. */
+  pubkey?: string | null;
+  /** By default, the user with the key. */
+  actor?: AuditActor;
+  /** The username that the change is about. By default, that of the key after the change. */
+  name?: string | null;
+  /** The changed values, if there were or are any. */
+  before?: object | null | undefined;
+  after?: object | null | undefined;
 }
 
 /** Adds a change to the audit trail, in the transaction that makes it. Adds nothing if no value differs. */
 export async function recordAuditEvent(tx: Tx, event: AuditEvent): Promise<void> {
-  const { atMs, actor, action, pubkey, name } = event;
-  const before = event.before && JSON.stringify(event.before);
-  const after = event.after && JSON.stringify(event.after);
+  const { atMs, action, pubkey = null } = event;
+  const before = event.before ? JSON.stringify(event.before) : null;
+  const after = event.after ? JSON.stringify(event.after) : null;
   if (before === after) {
     return;
   }
+  const actor = event.actor ?? { kind: 'user', pubkey: pubkey ?? '' };
   const actorText = actor.kind === 'command' ? actor.systemUser : actor.pubkey;
+  const user = event.name === undefined && pubkey !== null && (await findUserByPubkey(tx, pubkey));
+  const name = event.name ?? (user ? user.name : null);
   await tx
     .insertInto('audit_events')
     .values({

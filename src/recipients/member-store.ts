@@ -20,7 +20,7 @@ interface MembershipChange {
 export async function changeMembership(tx: Tx, change: MembershipChange): Promise<void> {
   const { pubkey, isMember, note, actor, action, nowMs } = change;
   await notifyRecipientChange(tx, pubkey);
-  const { name = null, member = null } = (await findUserByPubkey(tx, pubkey)) ?? {};
+  const { member = null } = (await findUserByPubkey(tx, pubkey)) ?? {};
   if (!isMember && member === null) {
     return;
   }
@@ -33,7 +33,7 @@ export async function changeMembership(tx: Tx, change: MembershipChange): Promis
     .values({ pubkey, ...columns })
     .onConflict((conflict) => conflict.column('pubkey').doUpdateSet(columns))
     .execute();
-  await recordAuditEvent(tx, { atMs: nowMs, actor, action, pubkey, name, before: member, after });
+  await recordAuditEvent(tx, { atMs: nowMs, actor, action, pubkey, before: member, after });
 }
 
 /** Stores an invitation, by the hash of its code, and deletes those that have expired. */

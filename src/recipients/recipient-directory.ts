@@ -109,7 +109,6 @@ export class RecipientDirectory {
     assertAllowed: (recipient: Recipient) => void,
   ): Promise<Recipient> {
     const { db, clock } = this.#context;
-    const byUser = { actor: { kind: 'user', pubkey }, action: 'change settings' } as const;
     const saved = await transaction(db, async (tx) => {
       await notifyRecipientChange(tx, pubkey);
       const old = this.#toRecipient(pubkey, await findUserByPubkey(tx, pubkey));
@@ -117,10 +116,10 @@ export class RecipientDirectory {
       const changed = this.#toRecipient(pubkey, await findUserByPubkey(tx, pubkey));
       assertAllowed(changed);
       await recordAuditEvent(tx, {
-        ...(this.#context.audit ?? byUser),
+        action: 'change settings',
+        ...this.#context.audit,
         atMs: clock(),
         pubkey,
-        name: changed.name,
         before: { mintUrl: old.mintUrl, lockQuotes: old.lockQuotes },
         after: { mintUrl: changed.mintUrl, lockQuotes: changed.lockQuotes },
       });

@@ -268,8 +268,8 @@ async function completePurchaseAndAssignName(
     if (!(await closePurchase(tx, purchase, { failureReason: null, nowMs }))) {
       return false;
     }
-    const change = { pubkey, actor: { kind: 'user', pubkey }, action: 'buy name' } as const;
-    const isAssigned = await recordNameChange(tx, { ...change, atMs: nowMs }, () =>
+    const event = { pubkey, action: 'buy name', atMs: nowMs };
+    const isAssigned = await recordNameChange(tx, event, () =>
       assignHeldUsername(tx, name, { pubkey, purchaseId: id, nowMs, graceMs }),
     );
     if (!isAssigned) {

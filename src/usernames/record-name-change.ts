@@ -6,17 +6,17 @@ import { findUserByPubkey } from '../recipients/user-store.ts';
 /** Announces a change of a key's name to all processes, and adds it to the audit trail unless `change` returns false. */
 export async function recordNameChange(
   tx: Tx,
-  { pubkey, ...event }: { pubkey: string; actor: AuditActor; action: string; atMs: number },
+  event: { pubkey: string; actor?: AuditActor; action: string; atMs: number },
   change: () => Promise<boolean>,
 ): Promise<boolean> {
+  const { pubkey } = event;
   const readName = async () => (await findUserByPubkey(tx, pubkey))?.name ?? null;
   await notifyRecipientChange(tx, pubkey);
   const before = await readName();
   if (!(await change())) {
     return false;
   }
-  const after = await readName();
-  const names = { before: { name: before }, after: { name: after } };
-  await recordAuditEvent(tx, { ...event, pubkey, name: after, ...names });
+  const after = { name: await readName() };
+  await recordAuditEvent(tx, { ...event, before: { name: before }, after });
   return true;
 }

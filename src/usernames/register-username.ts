@@ -169,12 +169,10 @@ async function claimFreeOfCharge(
   name: string,
 ): Promise<RegistrationResult> {
   const options = { pubkey, nowMs: clock(), graceMs: policy.graceMs };
-  const isClaimed = await tryTransaction(db, (tx) => {
-    const change = { pubkey, actor: { kind: 'user', pubkey }, action: 'claim name' } as const;
-    return recordNameChange(tx, { ...change, atMs: clock() }, () =>
-      claimUsername(tx, name, options),
-    );
-  });
+  const event = { pubkey, action: 'claim name', atMs: options.nowMs };
+  const isClaimed = await tryTransaction(db, (tx) =>
+    recordNameChange(tx, event, () => claimUsername(tx, name, options)),
+  );
   if (!isClaimed) {
     throw inProgressError(NAME_CONTESTED);
   }

@@ -105,8 +105,7 @@ export async function importArchive(
     await insertRows(tx, lines, header, io);
     await resetSequencesAndAnalyze(tx);
     const { made_at, nutpost } = header;
-    const change = { pubkey: null, name: null, before: null, after: { made_at, nutpost } };
-    await recordAuditEvent(tx, { ...audit, action: 'import', ...change });
+    await recordAuditEvent(tx, { ...audit, action: 'import', after: { made_at, nutpost } });
     await notify(tx, RECIPIENT_CHANGES_CHANNEL, [ALL_RECIPIENTS]);
   });
   return header.rows;

@@ -64,10 +64,9 @@ async function restoreBackup(
     (line) => io.reportProgress(line),
   );
   const madeAt = manifest?.madeAt ?? null;
-  const change = { pubkey: null, name: null, before: null, after: { file, madeAt } };
   try {
     await transaction(database.db, (tx) =>
-      recordAuditEvent(tx, { ...audit, action: 'restore', ...change }),
+      recordAuditEvent(tx, { ...audit, action: 'restore', after: { file, madeAt } }),
     );
   } finally {
     await database.close();

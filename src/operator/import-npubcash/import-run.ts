@@ -53,7 +53,7 @@ export class ImportRun {
 
   async recordAuditEvent(
     tx: Tx,
-    change: Pick<AuditEvent, 'pubkey' | 'name' | 'before' | 'after'>,
+    change: Pick<AuditEvent, 'pubkey' | 'before' | 'after'>,
   ): Promise<void> {
     const { actor, clock } = this.options;
     await recordAuditEvent(tx, { actor, action: 'import-npubcash', atMs: clock(), ...change });

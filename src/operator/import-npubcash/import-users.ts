@@ -32,8 +32,7 @@ export async function importBlocks(run: ImportRun, source: NpubcashSource): Prom
         const isNew = !user?.block && !user?.formerBlock;
         if (isNew) {
           const after = await blockUser(tx, pubkey, reason, createdAtMs ?? run.options.clock());
-          const name = user?.name ?? null;
-          await run.recordAuditEvent(tx, { pubkey, name, before: null, after });
+          await run.recordAuditEvent(tx, { pubkey, after });
         }
         run.count('blocks', isNew);
       }
@@ -99,8 +98,7 @@ async function importUser(run: ImportRun, tx: Tx, row: NpubcashUser): Promise<vo
   const [before, after] = [stored, changed].map(
     (user) => user && { mintUrl: user.mintUrl, lockQuotes: user.lockQuotes, name: user.name },
   );
-  const name = changed?.name ?? null;
-  await run.recordAuditEvent(tx, { pubkey, name, before: before ?? null, after: after ?? null });
+  await run.recordAuditEvent(tx, { pubkey, before, after });
 }
 
 /** Gives the key its name. Returns null if the key has the name now, otherwise why not. */
