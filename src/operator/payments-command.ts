@@ -8,11 +8,11 @@ import {
   parsePageId,
   parseTime,
 } from './options.ts';
-import { listPayments } from './report-store.ts';
+import { listPayments, PAID_STATES } from './report-store.ts';
 import { redactQuote } from './trace/trace.ts';
 import { quoteToText } from './trace/trace-command.ts';
 
-const parseState = parseChoice('PAID', 'INFLIGHT', 'ISSUED');
+const parseState = parseChoice(...PAID_STATES);
 
 export const paymentsCommand = defineCommand({
   name: 'payments',

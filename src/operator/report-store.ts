@@ -52,6 +52,8 @@ export async function listUsers(
   return rows;
 }
 
+export const PAID_STATES = ['PAID', 'INFLIGHT', 'ISSUED'] as const;
+
 /** Null sets no condition. `beforeId`: of the last payment of the previous page. */
 export interface PaymentFilter {
   sinceMs: number | null;
@@ -67,30 +69,23 @@ export async function listPayments(
   { sinceMs, minSat, mintUrl, state, beforeId }: PaymentFilter,
   limit: number,
 ) {
-  let query = selectQuotes(db)
+  const last = sql`select paid_at, id from quotes where id = ${beforeId}`;
+  const rows = await selectQuotes(db)
     .select(
       sql<string | null>`(select name from users where users.pubkey = quotes.pubkey)`.as(
         'recipientName',
       ),
     )
-    .where('paid_seq', 'is not', null);
-  if (sinceMs !== null) {
-    query = query.where('paid_at', '>=', sinceMs);
-  }
-  if (minSat !== null) {
-    query = query.where('amount_sat', '>=', minSat);
-  }
-  if (mintUrl !== null) {
-    query = query.where('mint_url', '=', mintUrl);
-  }
-  if (state !== null) {
-    query = query.where('state', '=', state);
-  }
-  if (beforeId !== null) {
-    const last = sql`select paid_at, id from quotes where id = ${beforeId}`;
-    query = query.where(sql<boolean>`(paid_at, id) < (${last})`);
-  }
-  const rows = await query.orderBy('paid_at', 'desc').orderBy('id', 'desc').limit(limit).execute();
+    .where('paid_seq', 'is not', null)
+    .where('paid_at', '>=', sinceMs ?? 0)
+    .where('amount_sat', '>=', minSat ?? 0)
+    .$if(mintUrl !== null, (query) => query.where('mint_url', '=', mintUrl ?? ''))
+    .where('state', 'in', state === null ? PAID_STATES : [state])
+    .$if(beforeId !== null, (query) => query.where(sql<boolean>`(paid_at, id) < (${last})`))
+    .orderBy('paid_at', 'desc')
+    .orderBy('id', 'desc')
+    .limit(limit)
+    .execute();
   return rows.map((row) => ({ ...convertFlags(row), recipientName: row.recipientName }));
 }
 

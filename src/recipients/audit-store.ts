@@ -90,26 +90,26 @@ export async function listAuditEvents(
   { about, sinceMs, beforeId }: AuditFilter,
   limit: number,
 ) {
-  let query = db.selectFrom('audit_events').select(EVENT_COLUMNS);
-  if (about !== null) {
-    const { pubkey, name } = about;
-    query = query.where(({ or, eb }) =>
-      or([
-        eb('pubkey', '=', pubkey),
-        eb('actor', '=', pubkey),
-        eb('name', '=', name),
-        // The change with which a user gave the name up for another one.
-        eb('before', 'like', `{"name":"${name}"}`),
-      ]),
-    );
-  }
-  if (sinceMs !== null) {
-    query = query.where('at', '>=', sinceMs);
-  }
-  if (beforeId !== null) {
-    query = query.where('id', '<', beforeId);
-  }
-  const rows = await query.orderBy('id', 'desc').limit(limit).execute();
+  const { pubkey = null, name = null } = about ?? {};
+  const rows = await db
+    .selectFrom('audit_events')
+    .select(EVENT_COLUMNS)
+    .$if(about !== null, (query) =>
+      query.where(({ or, eb }) =>
+        or([
+          eb('pubkey', '=', pubkey),
+          eb('actor', '=', pubkey),
+          eb('name', '=', name),
+          // The change with which a user gave the name up for another one.
+          eb('before', 'like', `{"name":"${name}"}`),
+        ]),
+      ),
+    )
+    .where('at', '>=', sinceMs ?? 0)
+    .where('id', '<', beforeId ?? Number.MAX_SAFE_INTEGER)
+    .orderBy('id', 'desc')
+    .limit(limit)
+    .execute();
   return rows.map(parseEvent);
 }
 

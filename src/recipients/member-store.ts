@@ -4,7 +4,7 @@ import { transaction } from '../database/transaction.ts';
 import { RequestError } from '../errors.ts';
 import { type AuditActor, recordAuditEvent } from './audit-store.ts';
 import { notifyRecipientChange } from './recipient-directory.ts';
-import { findUserByPubkey } from './user-store.ts';
+import { findUserByPubkey, updateOrAddUser } from './user-store.ts';
 
 interface MembershipChange {
   pubkey: string;
@@ -28,11 +28,7 @@ export async function changeMembership(tx: Tx, change: MembershipChange): Promis
     ? { sinceMs: member?.sinceMs ?? nowMs, note: note ?? member?.note ?? null }
     : null;
   const columns = { member_since: after?.sinceMs ?? null, member_note: after?.note ?? null };
-  await tx
-    .insertInto('users')
-    .values({ pubkey, ...columns })
-    .onConflict((conflict) => conflict.column('pubkey').doUpdateSet(columns))
-    .execute();
+  await updateOrAddUser(tx, { pubkey, ...columns });
   await recordAuditEvent(tx, { atMs: nowMs, actor, action, pubkey, before: member, after });
 }
 

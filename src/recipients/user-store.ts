@@ -1,4 +1,5 @@
-import { sql } from 'kysely';
+import { type InsertObject, sql } from 'kysely';
+import type { DatabaseSchema } from '../database/schema.ts';
 import { columnInValues, jsonRows, lockRows, toFlag } from '../database/sql.ts';
 import type { Db, Tx } from '../database/transaction.ts';
 
@@ -54,11 +55,7 @@ export async function blockUser(
   const sinceMs = block?.sinceMs ?? nowMs;
   const storedReason = reason ?? block?.reason ?? null;
   const columns = { blocked_at: sinceMs, block_reason: storedReason, unblocked_at: null };
-  await tx
-    .insertInto('users')
-    .values({ pubkey, ...columns })
-    .onConflict((conflict) => conflict.column('pubkey').doUpdateSet(columns))
-    .execute();
+  await updateOrAddUser(tx, { pubkey, ...columns });
   return { sinceMs, reason: storedReason };
 }
 
@@ -77,14 +74,19 @@ export async function saveUserSettings(
   pubkey: string,
   { mintUrl, lockQuotes }: { mintUrl?: string; lockQuotes?: boolean },
 ): Promise<void> {
-  const changes = {
+  await updateOrAddUser(tx, {
+    pubkey,
     ...(mintUrl !== undefined && { mint_url: mintUrl }),
     ...(lockQuotes !== undefined && { lock_quotes: toFlag(lockQuotes) }),
-  };
+  });
+}
+
+/** Sets columns of a user, and locks the row, which is added if there is none. */
+export async function updateOrAddUser(tx: Tx, row: InsertObject<DatabaseSchema, 'users'>) {
   await tx
     .insertInto('users')
-    .values({ pubkey, ...changes })
-    .onConflict((conflict) => conflict.column('pubkey').doUpdateSet(changes))
+    .values(row)
+    .onConflict((conflict) => conflict.column('pubkey').doUpdateSet(row))
     .execute();
 }
 

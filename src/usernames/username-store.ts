@@ -2,6 +2,7 @@ import { sql } from 'kysely';
 import type { DatabaseSchema } from '../database/schema.ts';
 import { lockRows } from '../database/sql.ts';
 import type { Db, Tx } from '../database/transaction.ts';
+import { updateOrAddUser } from '../recipients/user-store.ts';
 
 // `usernames` has a row for every name that is not free. A name in use is also in `users.name`: a foreign key connects
 // the two columns, and each change writes both in one transaction.
@@ -177,11 +178,7 @@ export async function revokeUsername(tx: Tx, name: string, nowMs: number): Promi
 /** Reads the name that a key uses. Locks the key until the transaction ends, so that its changes are serialised. */
 async function lockKeyAndReadName(tx: Tx, pubkey: string) {
   // An update adds the row again if an operator deletes it meanwhile.
-  await tx
-    .insertInto('users')
-    .values({ pubkey })
-    .onConflict((conflict) => conflict.column('pubkey').doUpdateSet({ pubkey }))
-    .execute();
+  await updateOrAddUser(tx, { pubkey });
   return await tx
     .selectFrom('usernames')
     .select(['name', 'request_seq'])

@@ -7,7 +7,7 @@ export interface AlertState {
   sinceMs: number | null;
   text: string | null;
   /** Whether the operator was last sent that the problem began, and not that it is over. */
-  isAnnounced: boolean;
+  isAnnounced: 0 | 1;
   /** Failed attempts to send in a row. */
   failedAttempts: number;
   nextAttemptAtMs: number;
@@ -23,22 +23,15 @@ export async function claimAlert(db: Db, name: string, nowMs: number): Promise<A
     .values({ name, checked_at: 0 })
     .onConflict((conflict) => conflict.doNothing())
     .execute();
-  const row = await db
+  const state = await db
     .updateTable('alerts')
     .set({ checked_at: nowMs })
     .where('name', '=', name)
     .where('checked_at', '<=', nowMs - CHECK_INTERVAL_MS)
-    .returning(['since', 'text', 'announced', 'failed_attempts', 'next_attempt_at'])
+    .returning(['since as sinceMs', 'text', 'announced as isAnnounced'])
+    .returning(['failed_attempts as failedAttempts', 'next_attempt_at as nextAttemptAtMs'])
     .executeTakeFirst();
-  return row === undefined
-    ? null
-    : {
-        sinceMs: row.since,
-        text: row.text,
-        isAnnounced: row.announced === 1,
-        failedAttempts: row.failed_attempts,
-        nextAttemptAtMs: row.next_attempt_at,
-      };
+  return state ?? null;
 }
 
 export async function saveAlert(db: Db, name: string, state: AlertState): Promise<void> {
@@ -47,7 +40,7 @@ export async function saveAlert(db: Db, name: string, state: AlertState): Promis
     .set({
       since: state.sinceMs,
       text: state.text,
-      announced: state.isAnnounced ? 1 : 0,
+      announced: state.isAnnounced,
       failed_attempts: state.failedAttempts,
       next_attempt_at: state.nextAttemptAtMs,
     })

@@ -1,6 +1,7 @@
 import { BackgroundJob } from '../../background-job.ts';
 import { computeBackoffMs } from '../../backoff.ts';
 import type { Clock } from '../../clock.ts';
+import { toFlag } from '../../database/sql.ts';
 import type { Db } from '../../database/transaction.ts';
 import { retryLogLevel } from '../../errors.ts';
 import type { Logger } from '../../log.ts';
@@ -115,7 +116,7 @@ export class Alerts {
       sinceMs: state.sinceMs ?? clock(),
     });
     if (failure === null) {
-      return { ...state, isAnnounced: !isOver, failedAttempts: 0, nextAttemptAtMs: 0 };
+      return { ...state, isAnnounced: toFlag(!isOver), failedAttempts: 0, nextAttemptAtMs: 0 };
     }
     const failedAttempts = state.failedAttempts + 1;
     if (failedAttempts === 1) {
@@ -132,7 +133,7 @@ export class Alerts {
 const NO_PROBLEM: AlertState = {
   sinceMs: null,
   text: null,
-  isAnnounced: false,
+  isAnnounced: 0,
   failedAttempts: 0,
   nextAttemptAtMs: 0,
 };

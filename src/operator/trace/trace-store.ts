@@ -38,19 +38,12 @@ export async function searchQuotes(
 ): Promise<TracedQuote[]> {
   const { sinceMs = null, untilMs = null, amountSat = null } = filter ?? {};
   const timeColumn = kind === 'paid' ? 'paid_at' : 'created_at';
-  let query = selectQuotes(db)
+  const rows = await selectQuotes(db)
     .where('pubkey', '=', pubkey)
-    .where('paid_at', kind === 'paid' ? 'is not' : 'is', null);
-  if (sinceMs !== null) {
-    query = query.where(timeColumn, '>=', sinceMs);
-  }
-  if (untilMs !== null) {
-    query = query.where(timeColumn, '<', untilMs);
-  }
-  if (amountSat !== null) {
-    query = query.where('amount_sat', '=', amountSat);
-  }
-  const rows = await query
+    .where('paid_at', kind === 'paid' ? 'is not' : 'is', null)
+    .where(timeColumn, '>=', sinceMs ?? 0)
+    .where(timeColumn, '<', untilMs ?? Number.MAX_SAFE_INTEGER)
+    .$if(amountSat !== null, (query) => query.where('amount_sat', '=', amountSat ?? 0))
     // The order of an index. The planner uses it only with both keys, even if all values of `paid_at` are null.
     .orderBy('paid_at', 'desc')
     .orderBy('created_at', 'desc')
