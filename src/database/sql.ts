@@ -16,7 +16,7 @@ export function columnInValues<Value extends string | number>(
   values: readonly Value[],
 ): RawBuilder<boolean> {
   const rows = values.map((value) => ({ value }));
-  const valueTable = jsonRows(db, { value: type }, rows);
+  const valueTable = jsonRows(db, { [type]: ['value'] }, rows);
   return columnInSubquery(db, column, sql`select value from ${valueTable} as listed`);
 }
 
@@ -31,21 +31,28 @@ export function columnInSubquery(
     : sql<boolean>`${sql.ref(column)} = any(array(${subquery}))`;
 }
 
-type JsonColumnType = 'text' | 'bigint';
+/** The names of columns by their type. */
+type JsonColumns<Column extends string> = Readonly<
+  Partial<Record<'text' | 'bigint', readonly Column[]>>
+>;
 
 /** Builds a subquery that returns these rows, which are one parameter: `from ${jsonRows(...)} as added`. */
 export function jsonRows<Column extends string>(
   db: AnyDatabase,
-  columns: Readonly<Record<Column, JsonColumnType>>,
+  { text = [], bigint = [] }: JsonColumns<Column>,
   rows: readonly Readonly<Record<Column, string | number | null>>[],
 ): RawBuilder<unknown> {
   const json = JSON.stringify(rows);
-  const columnTypes = Object.entries<JsonColumnType>(columns);
   if (isSqlite(db)) {
-    const fields = columnTypes.map(([name]) => sql`value ->> ${sql.lit(name)} as ${sql.ref(name)}`);
+    const fields = [...text, ...bigint].map(
+      (name) => sql`value ->> ${sql.lit(name)} as ${sql.ref(name)}`,
+    );
     return sql`(select ${sql.join(fields)} from json_each(${json}))`;
   }
-  const fields = columnTypes.map(([name, type]) => sql`${sql.ref(name)} ${sql.raw(type)}`);
+  const fields = [
+    ...text.map((name) => sql`${sql.ref(name)} text`),
+    ...bigint.map((name) => sql`${sql.ref(name)} bigint`),
+  ];
   return sql`(select * from json_to_recordset(${json}::json) as record (${sql.join(fields)}))`;
 }
 

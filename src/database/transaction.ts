@@ -45,6 +45,6 @@ export async function notify(tx: Tx, channel: string, payloads: readonly string[
   }
   const rows = payloads.map((payload) => ({ payload }));
   await sql`
-    select pg_notify(${channel}, payload) from ${jsonRows(tx, { payload: 'text' }, rows)} as sent
+    select pg_notify(${channel}, payload) from ${jsonRows(tx, { text: ['payload'] }, rows)} as sent
   `.execute(tx);
 }

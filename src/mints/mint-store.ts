@@ -91,10 +91,8 @@ export async function saveMintHealth(
   mints: readonly (MintHealth & { mintUrl: string })[],
 ): Promise<void> {
   const columns = {
-    mintUrl: 'text',
-    answeredAtMs: 'bigint',
-    failingSinceMs: 'bigint',
-    failure: 'text',
+    text: ['mintUrl', 'failure'],
+    bigint: ['answeredAtMs', 'failingSinceMs'],
   } as const;
   await sql`
     update mints set

@@ -41,11 +41,8 @@ export interface PlannedNotification {
 }
 
 const PLAN_COLUMNS = {
-  channel: 'text',
-  quoteRowId: 'bigint',
-  eventType: 'text',
-  dueAtMs: 'bigint',
-  giveUpAtMs: 'bigint',
+  text: ['channel', 'eventType'],
+  bigint: ['quoteRowId', 'dueAtMs', 'giveUpAtMs'],
 } as const;
 
 /** Adds notifications to the outbox, and makes their channels due for them. The transaction has locked the channels. */
@@ -191,12 +188,7 @@ export interface NotificationChange {
   messageId: string | null;
 }
 
-const CHANGE_COLUMNS = {
-  id: 'bigint',
-  status: 'text',
-  dueAtMs: 'bigint',
-  messageId: 'text',
-} as const;
+const CHANGE_COLUMNS = { text: ['status', 'messageId'], bigint: ['id', 'dueAtMs'] } as const;
 
 /**
  * Stores what happens to due notifications. The id of a message is stored before it is sent. Returns false if another

@@ -28,13 +28,7 @@ export type QuoteEvent = { atMs: number } & (
 
 export type NewQuoteEvent = QuoteEvent & { quoteRowId: number };
 
-const COLUMNS = {
-  quote: 'bigint',
-  at: 'bigint',
-  kind: 'text',
-  reason: 'text',
-  detail: 'text',
-} as const;
+const COLUMNS = { text: ['kind', 'reason', 'detail'], bigint: ['quote', 'at'] } as const;
 
 /**
  * Stores events, unless their quote already has {@link MAX_EVENTS_PER_KIND} of the same kind, or one of the same kind and

@@ -58,21 +58,19 @@ export const QUOTE_COLUMNS: RawBuilder<unknown> = sql.join(
 );
 
 const INSERTED_FIELDS = {
-  mintUrl: 'text',
-  quoteId: 'text',
-  pubkey: 'text',
-  request: 'text',
-  amountSat: 'bigint',
-  locked: 'bigint',
-  createdAtMs: 'bigint',
-  expiresAtMs: 'bigint',
-  verifyTokenHash: 'text',
-  paymentHash: 'text',
-  watchUntilMs: 'bigint',
-  addressHashes: 'text',
-  tag: 'text',
-  comment: 'text',
-  zapRequest: 'text',
+  text: [
+    'mintUrl',
+    'quoteId',
+    'pubkey',
+    'request',
+    'verifyTokenHash',
+    'paymentHash',
+    'addressHashes',
+    'tag',
+    'comment',
+    'zapRequest',
+  ],
+  bigint: ['amountSat', 'locked', 'createdAtMs', 'expiresAtMs', 'watchUntilMs'],
 } as const;
 
 /** Stores quotes. Returns their row ids in order; null for a quote whose id is already stored for its mint. */
@@ -85,7 +83,7 @@ export async function insertQuotes(db: Db, quotes: readonly NewQuote[]) {
     ...quote,
     verifyTokenHash: hash('sha256', verifyToken),
   }));
-  const fields = Object.keys(INSERTED_FIELDS) as (keyof typeof INSERTED_FIELDS)[];
+  const fields = [...INSERTED_FIELDS.text, ...INSERTED_FIELDS.bigint];
   const columns = {
     ...COLUMNS,
     verifyTokenHash: 'verify_token_hash',

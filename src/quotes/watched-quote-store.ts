@@ -50,7 +50,7 @@ export async function countWatchedByMint(db: Db, mintUrls: readonly string[]) {
       select count(*) from quotes
       where quotes.mint_url = wanted.mint_url and watch_until is not null
     ) as count
-    from ${jsonRows(db, { mint_url: 'text' }, rows)} as wanted
+    from ${jsonRows(db, { text: ['mint_url'] }, rows)} as wanted
   `.execute(db);
   return new Map(counted.rows.map(({ mintUrl, count }) => [mintUrl, count]));
 }
@@ -102,7 +102,7 @@ async function selectByQuoteIds(
   // One lookup per id; otherwise PostgreSQL may read all quotes of the mint.
   const ids = sql`
     select (select id from quotes where mint_url = ${mintUrl} and quote_id = wanted.quote_id)
-    from ${jsonRows(db, { quote_id: 'text' }, wantedRows)} as wanted`;
+    from ${jsonRows(db, { text: ['quote_id'] }, wantedRows)} as wanted`;
   const { rows } = await sql<Quote>`
     select ${QUOTE_COLUMNS} from quotes where ${columnInSubquery(db, 'id', ids)} ${orderAndLock}
   `.execute(db);
@@ -126,11 +126,8 @@ export async function applyQuoteChanges(tx: Tx, changes: readonly QuoteChange[])
   }));
   const ids = rows.map(({ id }) => id);
   const columns = {
-    id: 'bigint',
-    state: 'text',
-    watch_until: 'bigint',
-    paid_at: 'bigint',
-    paid_seq: 'bigint',
+    text: ['state'],
+    bigint: ['id', 'watch_until', 'paid_at', 'paid_seq'],
   } as const;
   // Materialized, so that SQLite parses the JSON only once.
   await sql`

@@ -102,7 +102,7 @@ export async function lockPaymentCounters(tx: Tx, pubkeys: readonly string[]) {
   const wantedRows = distinctPubkeys.map((pubkey) => ({ pubkey }));
   await sql`
     insert into users (pubkey)
-    select pubkey from ${jsonRows(tx, { pubkey: 'text' }, wantedRows)} as wanted
+    select pubkey from ${jsonRows(tx, { text: ['pubkey'] }, wantedRows)} as wanted
     where true -- SQLite needs it before "on conflict"
     order by pubkey
     on conflict (pubkey) do nothing
@@ -133,7 +133,7 @@ export async function savePaymentCounters(
   if (counters.length === 0) {
     return;
   }
-  const columns = { pubkey: 'text', paidCount: 'bigint', lastPaidAtMs: 'bigint' } as const;
+  const columns = { text: ['pubkey'], bigint: ['paidCount', 'lastPaidAtMs'] } as const;
   const pubkeys = counters.map(({ pubkey }) => pubkey);
   // Materialized, so that SQLite parses the JSON only once. The last condition lets PostgreSQL use the index.
   await sql`

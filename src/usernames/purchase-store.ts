@@ -61,7 +61,7 @@ export async function claimProofs(
   secretHashes: readonly string[],
 ): Promise<boolean> {
   const rows = secretHashes.map((hash) => ({ hash, purchase: id }));
-  const columns = { hash: 'text', purchase: 'text' } as const;
+  const columns = { text: ['hash', 'purchase'] } as const;
   const inserted = await sql`
     insert into username_purchase_proofs (secret_hash, purchase)
     select hash, purchase from ${jsonRows(tx, columns, rows)} as claimed

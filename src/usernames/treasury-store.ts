@@ -18,11 +18,8 @@ export type Withdrawal = Awaited<ReturnType<typeof listWithdrawals>>[number];
 
 export async function addTreasuryProofs(db: Db, proofs: readonly SealedProof[]): Promise<void> {
   const columns = {
-    y: 'text',
-    mintUrl: 'text',
-    amountSat: 'bigint',
-    expiresAtMs: 'bigint',
-    sealed: 'text',
+    text: ['y', 'mintUrl', 'sealed'],
+    bigint: ['amountSat', 'expiresAtMs'],
   } as const;
   await sql`
     insert into treasury_proofs (y, mint_url, amount_sat, expires_at, proof)

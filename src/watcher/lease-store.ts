@@ -60,7 +60,7 @@ export async function claimMints(db: Db, processId: string, mintUrls: readonly s
   const claimed = await sql<{ mint_url: string }>`
     insert into mint_leases (mint_url, process_id)
     select wanted.mint_url, watch_processes.id
-    from ${jsonRows(db, { mint_url: 'text' }, rows)} as wanted
+    from ${jsonRows(db, { text: ['mint_url'] }, rows)} as wanted
     -- Claims nothing if this process has no lease.
     join watch_processes on watch_processes.id = ${processId}
     where true -- SQLite needs it before "on conflict"

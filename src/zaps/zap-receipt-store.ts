@@ -16,15 +16,11 @@ export interface NewZapReceipt {
 }
 
 const RECEIPT_COLUMNS = {
-  quoteRowId: 'bigint',
-  id: 'text',
-  pubkey: 'text',
-  zapRequestId: 'text',
-  eventJson: 'text',
-  createdAtMs: 'bigint',
+  text: ['id', 'pubkey', 'zapRequestId', 'eventJson'],
+  bigint: ['quoteRowId', 'createdAtMs'],
 } as const;
 
-const DELIVERY_COLUMNS = { receipt: 'text', relay: 'text', createdAtMs: 'bigint' } as const;
+const DELIVERY_COLUMNS = { text: ['receipt', 'relay'], bigint: ['createdAtMs'] } as const;
 
 /** Returns the zap requests by the row ids of their quotes. */
 export async function findZapRequests(db: Db, quoteRowIds: readonly number[]) {
@@ -62,7 +58,7 @@ export async function countReceiptsSince(
         order by created_at desc limit ${limit}
       ) as recent
     ) as count
-    from ${jsonRows(db, { pubkey: 'text' }, recipients)} as recipients
+    from ${jsonRows(db, { text: ['pubkey'] }, recipients)} as recipients
   `.execute(db);
   return new Map(rows.map(({ pubkey, count }) => [pubkey, count]));
 }
@@ -138,7 +134,7 @@ export async function findDueRelays(db: Db, nowMs: number, urls: readonly string
   const candidates = urls.map((url) => ({ url }));
   const { rows } = await sql<DueRelay>`
     select candidate.url, coalesce(failures, 0) as failures, accepted_at as "acceptedAtMs"
-    from ${jsonRows(db, { url: 'text' }, candidates)} as candidate
+    from ${jsonRows(db, { text: ['url'] }, candidates)} as candidate
     left join relays on relays.url = candidate.url
     where (backoff_until is null or backoff_until <= ${nowMs})
       and (
@@ -178,11 +174,8 @@ export async function claimDueReceipts(db: Db, relayUrl: string, nowMs: number, 
 }
 
 const UPDATE_COLUMNS = {
-  id: 'text',
-  state: 'text',
-  attempts: 'bigint',
-  nextAttemptAtMs: 'bigint',
-  lastResult: 'text',
+  text: ['id', 'state', 'lastResult'],
+  bigint: ['attempts', 'nextAttemptAtMs'],
 } as const;
 
 /** Records the results of sending receipts to a relay. @param relayStatus null if it did not change */

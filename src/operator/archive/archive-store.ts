@@ -141,10 +141,11 @@ export async function insertArchiveRows(
     return 'other columns or types';
   }
   const names = columnList(Object.keys(columns));
+  const byType = Object.groupBy(Object.keys(columns), (name) => columns[name] ?? 'text');
   try {
     await sql`
       insert into ${sql.table(table)} (${names})
-      select ${names} from ${jsonRows(tx, columns, rows)} as added
+      select ${names} from ${jsonRows(tx, byType, rows)} as added
     `.execute(tx);
     return null;
   } catch (error) {

@@ -18,7 +18,7 @@ export interface ImportedQuote extends ParsedNpubcashQuote {
 
 export async function findExistingQuotes(tx: Tx, quotes: readonly QuoteKey[]): Promise<QuoteKey[]> {
   const keys = quotes.map(({ mintUrl, quoteId }) => ({ mint_url: mintUrl, quote_id: quoteId }));
-  const columns = { mint_url: 'text', quote_id: 'text' } as const;
+  const columns = { text: ['mint_url', 'quote_id'] } as const;
   const { rows } = await sql<QuoteKey>`
     select mint_url as "mintUrl", quote_id as "quoteId"
     from ${jsonRows(tx, columns, keys)} as source
@@ -32,33 +32,31 @@ export async function insertImportedQuotes(
   tx: Tx,
   quotes: readonly ImportedQuote[],
 ): Promise<QuoteUpdate[]> {
-  const columns = sql.join(Object.keys(COLUMN_TYPES).map((name) => sql.ref(name)));
+  const columns = sql.join([...COLUMNS.text, ...COLUMNS.bigint].map((name) => sql.ref(name)));
   const { rows } = await sql<QuoteUpdate>`
     insert into quotes (${columns})
-    select ${columns} from ${jsonRows(tx, COLUMN_TYPES, quotes.map(toRow))} as source
+    select ${columns} from ${jsonRows(tx, COLUMNS, quotes.map(toRow))} as source
     returning id, pubkey, quote_id as "quoteId", paid_at as "listedAtMs"
   `.execute(tx);
   return rows.filter(({ listedAtMs }) => listedAtMs !== null);
 }
 
-const COLUMN_TYPES = {
-  mint_url: 'text',
-  quote_id: 'text',
-  pubkey: 'text',
-  request: 'text',
-  payment_hash: 'text',
-  amount_sat: 'bigint',
-  state: 'text',
-  locked: 'bigint',
-  created_at: 'bigint',
-  expires_at: 'bigint',
-  zap_request: 'text',
-  paid_at: 'bigint',
-  paid_seq: 'bigint',
-  watch_until: 'bigint',
+const COLUMNS = {
+  text: ['mint_url', 'quote_id', 'pubkey', 'request', 'payment_hash', 'state', 'zap_request'],
+  bigint: [
+    'amount_sat',
+    'locked',
+    'created_at',
+    'expires_at',
+    'paid_at',
+    'paid_seq',
+    'watch_until',
+  ],
 } as const;
 
-function toRow(quote: ImportedQuote): Record<keyof typeof COLUMN_TYPES, string | number | null> {
+type Column = (typeof COLUMNS)[keyof typeof COLUMNS][number];
+
+function toRow(quote: ImportedQuote): Record<Column, string | number | null> {
   return {
     mint_url: quote.mintUrl,
     quote_id: quote.quoteId,
