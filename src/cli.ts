@@ -1,12 +1,6 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import {
-  type CommandConfig,
-  ConfigError,
-  isRunByNpm,
-  readCommandConfig,
-  readConfig,
-} from './config.ts';
+import { type Config, ConfigError, isRunByNpm, readCommandConfig, readConfig } from './config.ts';
 import { openDatabase } from './database/database.ts';
 import { DatabaseUnavailableError, OperatorError, rootCauseMessage } from './errors.ts';
 import { formatErrorForTerminal } from './log.ts';
@@ -31,7 +25,7 @@ import { VERSION } from './version.ts';
 const migrateCommand = defineCommand({
   name: 'migrate',
   usage: '  migrate  applies missing database migrations and exits; --json for scripts\n',
-  parse: () => async (config: CommandConfig, io) => {
+  parse: () => async (config: Config, io) => {
     const onProgress = (line: string) => io.reportProgress(line);
     const database = await openDatabase(config.database, () => undefined, onProgress);
     await database.close();

@@ -12,24 +12,6 @@ import { readSettingsFile } from './settings-file.ts';
 
 export type Config = Readonly<ReturnType<typeof buildConfig>>;
 
-/** The settings that operator commands use. A shell in which they run may lack the other settings of the service. */
-export type CommandConfig = Pick<
-  Config,
-  | 'database'
-  | 'jwtSecret'
-  | 'treasurySecret'
-  | 'zaps'
-  | 'notifySecretKey'
-  | 'alertTarget'
-  | 'allowPrivateNetworks'
-  | 'allowedMints'
-  | 'publicOrigins'
-  | 'port'
-  | 'defaultMintUrl'
-  | 'defaultLockQuotes'
-  | 'usernames'
->;
-
 export type EnvironmentVariables = Readonly<Record<string, string | undefined>>;
 
 /**
@@ -42,8 +24,8 @@ export function readConfig(env: EnvironmentVariables = process.env): Config {
   return parseConfig(env, { isMintRequired: true });
 }
 
-/** Like {@link readConfig}, but DEFAULT_MINT_URL may be missing. */
-export function readCommandConfig(env: EnvironmentVariables = process.env): CommandConfig {
+/** Like {@link readConfig}, but DEFAULT_MINT_URL may be missing, as in a shell in which a command runs. */
+export function readCommandConfig(env: EnvironmentVariables = process.env): Config {
   return parseConfig(env, { isMintRequired: false });
 }
 

@@ -32,7 +32,6 @@ import {
 import { createAlertChecks, createTreasuryCheck } from './operator/alerts/alert-checks.ts';
 import { sendAlert } from './operator/alerts/alert-sender.ts';
 import { Alerts } from './operator/alerts/alerts.ts';
-import { MintRequestCounter } from './operator/page/mint-request-counter.ts';
 import { createOperatorPage } from './operator/page/operator-page.ts';
 import {
   decodeQuoteAnnouncements,
@@ -252,15 +251,11 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
         );
       },
     });
-  const mintRequests = new MintRequestCounter();
   const mints = createMintsModule({
     ...shared,
     policy: mintPolicy,
     egress,
-    onRequestFinished: (request) => {
-      metrics?.recordMintRequest(request);
-      mintRequests.record(request);
-    },
+    onRequestFinished: (request) => metrics?.recordMintRequest(request),
   });
   const zaps = await createZapsModule({
     ...shared,
@@ -380,7 +375,7 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
       operator:
         config.operatorKeys.length === 0
           ? null
-          : createOperatorPage({ ...shared, config, readiness, recentErrors, mintRequests }),
+          : createOperatorPage({ ...shared, ...mints, config, readiness, recentErrors }),
       recipientRelays: zaps.recipientRelays,
       profiles: config.web?.hasProfiles ? zaps.profiles : null,
       fiatRates,

@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util';
 import * as nip19 from 'nostr-tools/nip19';
 import type { Clock } from '../clock.ts';
-import type { CommandConfig } from '../config.ts';
+import type { Config } from '../config.ts';
 import type { Db } from '../database/transaction.ts';
 import type { AuditActor } from '../recipients/audit-store.ts';
 import { parseRecipientAddress } from '../recipients/lightning-address.ts';
@@ -26,7 +26,7 @@ export interface CommandReport {
 }
 
 export interface CommandContext {
-  config: CommandConfig;
+  config: Config;
   db: Db;
   /** Who runs the command, for the audit trail. */
   actor: AuditActor;

@@ -1,4 +1,4 @@
-import { type CommandConfig, readSystemUser } from '../config.ts';
+import { type Config, readSystemUser } from '../config.ts';
 import { openExistingDatabase } from '../database/database.ts';
 import type { Db } from '../database/transaction.ts';
 import type { AuditActor } from '../recipients/audit-store.ts';
@@ -69,7 +69,7 @@ export function parseCommand(argv: readonly string[]): ParsedCommand<CommandHand
 
 /** @throws OperatorError if the database does not exist or cannot be opened */
 export async function runOperatorCommand(
-  config: CommandConfig,
+  config: Config,
   run: CommandHandler,
   io: CommandIo,
 ): Promise<CommandResult> {
@@ -84,11 +84,7 @@ export async function runOperatorCommand(
   }
 }
 
-export function createCommandContext(
-  config: CommandConfig,
-  db: Db,
-  actor: AuditActor,
-): CommandContext {
+export function createCommandContext(config: Config, db: Db, actor: AuditActor): CommandContext {
   const clock = Date.now;
   const openTreasury = () => ({ db, sealer: createTreasurySealer(config), actor, clock });
   return { config, db, actor, openTreasury, clock };

@@ -1,4 +1,4 @@
-import { type CommandConfig, type EffectiveSetting, listSettings } from '../config.ts';
+import { type Config, type EffectiveSetting, listSettings } from '../config.ts';
 import { REDACTED } from '../redaction.ts';
 import { fingerprint } from '../sealer.ts';
 import { computeFingerprints } from './backup/backup-manifest.ts';
@@ -12,7 +12,7 @@ export const configCommand = defineCommand({
   parse: () => reportSettings,
 });
 
-async function reportSettings(config: CommandConfig): Promise<CommandReport> {
+async function reportSettings(config: Config): Promise<CommandReport> {
   const generated: Record<string, string | undefined> = computeFingerprints(config);
   const { file, settings } = listSettings();
   const shown = settings.map((setting) => showSetting(setting, generated[setting.name]));

@@ -1,6 +1,6 @@
 import fs from 'node:fs';
 import { z } from 'zod';
-import type { CommandConfig } from '../../config.ts';
+import type { Config } from '../../config.ts';
 import { readGeneratedSecret } from '../../database/data-dir.ts';
 import { OperatorError } from '../../errors.ts';
 import { fingerprint } from '../../sealer.ts';
@@ -57,7 +57,7 @@ export function readManifest(file: string) {
 }
 
 /** Computes the fingerprints of the secrets of the service: those that are set, or that it has generated. */
-export function computeFingerprints(config: CommandConfig): Fingerprints {
+export function computeFingerprints(config: Config): Fingerprints {
   const { database, zaps, notifySecretKey } = config;
   const { kind, dataDir } = database;
   // With PostgreSQL, the service generates none.

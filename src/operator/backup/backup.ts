@@ -1,6 +1,6 @@
 import fs from 'node:fs';
 import path from 'node:path';
-import type { CommandConfig } from '../../config.ts';
+import type { Config } from '../../config.ts';
 import { recordBackup } from '../../database/newest-backup-store.ts';
 import { type Db, snapshot } from '../../database/transaction.ts';
 import { OperatorError, rootCauseMessage } from '../../errors.ts';
@@ -88,7 +88,7 @@ async function makeBackup(
 }
 
 interface WriteOptions {
-  config: CommandConfig;
+  config: Config;
   db: Db;
   io: CommandIo;
   nowMs: number;
@@ -144,7 +144,7 @@ async function write(
   }
 }
 
-async function chooseFormat({ database }: CommandConfig, db: Db): Promise<BackupFormat> {
+async function chooseFormat({ database }: Config, db: Db): Promise<BackupFormat> {
   if (database.kind === 'sqlite') {
     return 'sqlite';
   }

@@ -1,5 +1,5 @@
 import fs from 'node:fs';
-import { type CommandConfig, readSystemUser } from '../../config.ts';
+import { type Config, readSystemUser } from '../../config.ts';
 import { sqliteFilePath } from '../../database/data-dir.ts';
 import { type DatabaseLocation, openDatabase, openForInspection } from '../../database/database.ts';
 import { transaction } from '../../database/transaction.ts';
@@ -24,7 +24,7 @@ export const restoreCommand = defineCommand({
   operands: ['<file>'],
   parse:
     (options, [file]) =>
-    (config: CommandConfig, io) =>
+    (config: Config, io) =>
       restoreBackup(config, file, options['other-secrets'], io),
 });
 
@@ -34,7 +34,7 @@ export const restoreCommand = defineCommand({
  * @throws OperatorError if the backup is damaged, the place is not empty, or a secret is not that of the backup
  */
 async function restoreBackup(
-  config: CommandConfig,
+  config: Config,
   file: string,
   acceptsOtherSecrets: boolean,
   io: CommandIo,

@@ -1,9 +1,10 @@
 import type { Clock } from '../../clock.ts';
-import type { CommandConfig } from '../../config.ts';
+import type { Config } from '../../config.ts';
 import type { Readiness } from '../../database/readiness.ts';
 import { type Db, snapshot } from '../../database/transaction.ts';
 import { OperatorError } from '../../errors.ts';
 import type { RecentErrors } from '../../log.ts';
+import type { MintRateLimiter } from '../../mints/mint-rate-limiter.ts';
 import { listMintHealth } from '../../mints/mint-store.ts';
 import { redact } from '../../redaction.ts';
 import { VERSION } from '../../version.ts';
@@ -13,14 +14,13 @@ import { createCommandContext, parseCommand } from '../commands.ts';
 import { formatTime } from '../format.ts';
 import type { CommandIo } from '../process-io.ts';
 import { readStats } from '../report-store.ts';
-import type { MintRequestCounter } from './mint-request-counter.ts';
 
 interface OperatorPageSources {
-  config: CommandConfig & { operatorKeys: readonly string[] };
+  config: Config;
   db: Db;
   readiness: Pick<Readiness, 'getStatus'>;
   recentErrors: RecentErrors;
-  mintRequests: MintRequestCounter;
+  limiter: Pick<MintRateLimiter, 'countRequests'>;
   clock: Clock;
 }
 
@@ -47,7 +47,7 @@ const OPTION = /^--(?:reason|name)(?:=|$)/;
 
 /** Creates what the operator page reads and runs. */
 export function createOperatorPage(sources: OperatorPageSources) {
-  const { config, db, readiness, recentErrors, mintRequests, clock } = sources;
+  const { config, db, readiness, recentErrors, limiter, clock } = sources;
   return {
     keys: config.operatorKeys,
     readOverview: async () => {
@@ -69,7 +69,7 @@ export function createOperatorPage(sources: OperatorPageSources) {
         health,
         alerts,
         errors: recentErrors.list(),
-        mints: mints.map((mint) => ({ ...mint, ...mintRequests.count(mint.url) })),
+        mints: mints.map((mint) => ({ ...mint, ...limiter.countRequests(mint.url) })),
         days,
       };
     },
