@@ -10,11 +10,16 @@ import {
   type CommandResult,
   defineCommand,
   type OptionParsers,
-  type ParsedOptions,
   parseArguments,
   parseOrExplain,
+  UsageError,
 } from './operator/command.ts';
-import { COMMANDS_USAGE, parseCommand, runOperatorCommand } from './operator/commands.ts';
+import {
+  COMMAND_WORDS,
+  COMMANDS_USAGE,
+  parseCommand,
+  runOperatorCommand,
+} from './operator/commands.ts';
 import { configCommand } from './operator/config-command.ts';
 import { doctorCommand } from './operator/doctor/doctor.ts';
 import { parseIntegerFrom } from './operator/options.ts';
@@ -52,7 +57,8 @@ await dispatch(commandName).catch(exitWithError);
 async function dispatch(command: string): Promise<void> {
   switch (command) {
     case 'serve':
-      return run(SERVE_USAGE, {}, serve);
+      parseOptions(SERVE_USAGE, {});
+      return serve();
     case 'migrate':
       return runCommand(migrateCommand, readCommandConfig);
     case 'doctor':
@@ -62,16 +68,22 @@ async function dispatch(command: string): Promise<void> {
     case 'restore':
       return runCommand(restoreCommand, readCommandConfig);
     case 'demo':
-      return run(DEMO_USAGE, { keep: 'flag', port: parseIntegerFrom(0, 65_534) }, demo);
+      return demo(parseOptions(DEMO_USAGE, { keep: 'flag', port: parseIntegerFrom(0, 65_534) }));
     case 'help':
     case '--help':
     case '-h':
-      return run(USAGE, {}, () => printText(USAGE));
+      parseOptions(USAGE, {});
+      return printResult({ exitCode: 0, stdout: USAGE, stderr: '' });
     case '--version':
-      return run(VERSION_USAGE, {}, () => printText(`${VERSION}\n`));
+      parseOptions(VERSION_USAGE, {});
+      return printResult({ exitCode: 0, stdout: `${VERSION}\n`, stderr: '' });
     default:
       return runOperatorCommandByName(command);
   }
+}
+
+function parseOptions<Options extends OptionParsers>(usage: string, options: Options) {
+  return parseOrExplain(usage, args, () => parseArguments(args, options, []).options);
 }
 
 async function serve(): Promise<void> {
@@ -96,34 +108,21 @@ function freeStartMemory(): void {
 }
 
 async function runOperatorCommandByName(command: string): Promise<void> {
-  const parsed = parseCommand([command, ...args]);
-  if (parsed === null) {
-    printResult({ exitCode: 2, stdout: '', stderr: `Unknown command: ${command}\n\n${USAGE}` });
-  } else if (parsed.outcome === 'usage') {
-    printResult(parsed.usage);
-  } else {
-    const io = new ProcessIo(process);
-    printResult(await runOperatorCommand(readCommandConfig(), parsed.value, io));
+  if (!COMMAND_WORDS.has(command)) {
+    const stderr = `Unknown command: ${command}\n\n${USAGE}`;
+    return printResult({ exitCode: 2, stdout: '', stderr });
   }
+  const run = parseCommand([command, ...args]);
+  const config = readCommandConfig();
+  printResult(await runOperatorCommand(config, run, new ProcessIo(process)));
 }
 
 async function runCommand<Context>(
   { usage, parse }: Command<Context>,
   readContext: () => Context,
 ): Promise<void> {
-  const parsed = parseOrExplain(usage, args, () => parse(args));
-  const isUsage = parsed.outcome === 'usage';
-  printResult(isUsage ? parsed.usage : await parsed.value(readContext(), new ProcessIo(process)));
-}
-
-/** Runs something that is no operator command, unless the usage is asked for or the arguments are wrong. */
-async function run<Options extends OptionParsers>(
-  usage: string,
-  options: Options,
-  start: (options: ParsedOptions<Options>) => Promise<void> | void,
-): Promise<void> {
-  const parsed = parseOrExplain(usage, args, () => parseArguments(args, options, []).options);
-  return parsed.outcome === 'usage' ? printResult(parsed.usage) : start(parsed.value);
+  const run = parseOrExplain(usage, args, () => parse(args));
+  printResult(await run(readContext(), new ProcessIo(process)));
 }
 
 async function demo({ keep, port }: { keep: boolean; port: number | null }): Promise<void> {
@@ -136,10 +135,6 @@ async function demo({ keep, port }: { keep: boolean; port: number | null }): Pro
     return demoFinished;
   });
   await demoFinished;
-}
-
-function printText(stdout: string): void {
-  printResult({ exitCode: 0, stdout, stderr: '' });
 }
 
 function printResult({ stdout, stderr, exitCode }: CommandResult): void {
@@ -173,6 +168,10 @@ function onStopSignal(stop: () => Promise<void>): void {
 }
 
 function exitWithError(error: unknown): void {
+  if (error instanceof UsageError) {
+    printResult(error.result);
+    return;
+  }
   if (error instanceof ConfigError) {
     process.stderr.write(error.problems.map((problem) => `${problem}\n`).join(''));
   } else if (error instanceof OperatorError) {

@@ -84,8 +84,16 @@ export function defineCommand<
   };
 }
 
+/** The arguments are wrong, or ask for the usage. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
+  /** What to print instead of running the command. */
+  readonly result: CommandResult;
+
+  constructor(message: string, result = { exitCode: 2, stdout: '', stderr: `${message}\n` }) {
+    super(message);
+    this.result = result;
+  }
 }
 
 /** How to parse the text of each option; `flag` for options without one. */
@@ -94,7 +102,7 @@ export type OptionParsers = Readonly<
 >;
 
 /** A missing option is null, or false if it is a flag. */
-export type ParsedOptions<Options extends OptionParsers> = {
+type ParsedOptions<Options extends OptionParsers> = {
   readonly [Name in keyof Options]: Options[Name] extends (...args: never[]) => infer Value
     ? Value | null
     : boolean;
@@ -135,28 +143,20 @@ export function parseArguments<
   };
 }
 
-/** `usage`: what to print instead of running the command, for `--help` and for wrong arguments. */
-export type ParsedCommand<T> =
-  | { outcome: 'parsed'; value: T }
-  | { outcome: 'usage'; usage: CommandResult };
-
-export function parseOrExplain<T>(
-  usageLines: string,
-  args: readonly string[],
-  parse: () => T,
-): ParsedCommand<T> {
+/** @throws UsageError with what to print, for `--help` and for wrong arguments */
+export function parseOrExplain<T>(usageLines: string, args: readonly string[], parse: () => T): T {
   const text = `Usage: nutpost <command>\n\n${usageLines}`;
   if (args.includes('--help') || args.includes('-h')) {
-    return { outcome: 'usage', usage: { exitCode: 0, stdout: text, stderr: '' } };
+    throw new UsageError('', { exitCode: 0, stdout: text, stderr: '' });
   }
   try {
-    return { outcome: 'parsed', value: parse() };
+    return parse();
   } catch (error) {
     const isParseError =
       error instanceof Error && 'code' in error && /^ERR_PARSE_ARGS_/.test(String(error.code));
     if (error instanceof UsageError || isParseError) {
-      const stderr = `${error.message}\n\n${text}`;
-      return { outcome: 'usage', usage: { exitCode: 2, stdout: '', stderr } };
+      const { message } = error;
+      throw new UsageError(message, { exitCode: 2, stdout: '', stderr: `${message}\n\n${text}` });
     }
     throw error;
   }

@@ -11,7 +11,6 @@ import {
   type CommandContext,
   type CommandHandler,
   type CommandResult,
-  type ParsedCommand,
   parseOrExplain,
   UsageError,
 } from './command.ts';
@@ -43,27 +42,23 @@ const COMMANDS = [
   importNpubcashCommand,
 ];
 
+export const COMMAND_WORDS = new Set(COMMANDS.map(({ name }) => name.split(' ')[0]));
+
 export const COMMANDS_USAGE = COMMANDS.map(({ usage }) => usage).join('');
 
-/** Parses a command's name, of one or two words, and its arguments. Returns null if no command has this name. */
-export function parseCommand(argv: readonly string[]): ParsedCommand<CommandHandler> | null {
-  const [word, action] = argv;
+/** Parses a command's name, of one or two words, and its arguments. @throws UsageError */
+export function parseCommand(argv: readonly string[]): CommandHandler {
+  const [word = '', action] = argv;
   const group = COMMANDS.filter(({ name }) => name.split(' ')[0] === word);
-  if (group.length === 0) {
-    return null;
-  }
   const usage = group.map((command) => command.usage).join('');
   return parseOrExplain(usage, argv, () => {
-    const command = group.find(({ name }) => name === `${word} ${action}`);
-    if (command !== undefined) {
-      return command.parse(argv.slice(2));
-    }
-    const [first] = group.filter(({ name }) => name === word);
-    if (first === undefined) {
+    const withAction = group.find(({ name }) => name === `${word} ${action}`);
+    const command = withAction ?? group.find(({ name }) => name === word);
+    if (command === undefined) {
       const names = group.map(({ name }) => `\`${name}\``);
       throw new UsageError(`Give one of these commands: ${names.join(', ')}.`);
     }
-    return first.parse(argv.slice(1));
+    return command.parse(argv.slice(command === withAction ? 2 : 1));
   });
 }
 

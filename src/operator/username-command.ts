@@ -34,30 +34,11 @@ export const nameCommands = [
       return (context) => showUsername(context, name);
     },
   }),
-  defineCommand({
-    name: 'name reserve',
-    usage: `  name reserve <name> [--in-use]
-           reserves a name so that no user can have it; --in-use takes it away from its owner
-`,
-    options: { 'in-use': 'flag' },
-    operands: ['<name>'],
-    parse: (options, [text]) => {
-      const name = requireUsername(text);
-      return (context) => changeUsername(context, 'reserve', name, options['in-use']);
-    },
-  }),
-  defineCommand({
-    name: 'name release',
-    usage: `  name release <name> [--in-use]
-           makes a name free; --in-use takes it away from its owner
-`,
-    options: { 'in-use': 'flag' },
-    operands: ['<name>'],
-    parse: (options, [text]) => {
-      const name = requireUsername(text);
-      return (context) => changeUsername(context, 'release', name, options['in-use']);
-    },
-  }),
+  defineChangeCommand(
+    'reserve',
+    'reserves a name so that no user can have it; --in-use takes it away from its owner',
+  ),
+  defineChangeCommand('release', 'makes a name free; --in-use takes it away from its owner'),
   defineCommand({
     name: 'name assign',
     usage: `  name assign <name> <npub | key>
@@ -82,6 +63,19 @@ export const nameCommands = [
     },
   }),
 ];
+
+function defineChangeCommand(action: 'reserve' | 'release', description: string) {
+  return defineCommand({
+    name: `name ${action}`,
+    usage: `  name ${action} <name> [--in-use]\n           ${description}\n`,
+    options: { 'in-use': 'flag' },
+    operands: ['<name>'],
+    parse: (options, [text]) => {
+      const name = requireUsername(text);
+      return (context) => changeUsername(context, action, name, options['in-use']);
+    },
+  });
+}
 
 function requireUsername(text: string): string {
   const name = parseUsername(text);

@@ -76,36 +76,29 @@ export async function listWithdrawals(db: Db, limit: number) {
 }
 
 export async function listBalances(db: Db) {
-  const rows = await db
+  return await db
     .selectFrom('treasury_proofs')
-    .select((select) => [
-      'mint_url as mintUrl',
-      select.fn.sum<string>('amount_sat').as('amountSat'),
-      select.fn.countAll<number>().as('proofCount'),
-    ])
+    .select(({ fn }) => ['mint_url as mintUrl', SUM_SAT, fn.countAll<number>().as('proofCount')])
     .groupBy('mint_url')
     .orderBy('mint_url')
     .execute();
-  // PostgreSQL returns sums as text.
-  return rows.map((row) => ({ ...row, amountSat: Number(row.amountSat) }));
 }
+
+/** In PostgreSQL, the sum of a bigint has another type. */
+const SUM_SAT = sql<number>`cast(sum(amount_sat) as bigint)`.as('amountSat');
 
 /** Lists the sums that expire before a time or have expired, per mint and expiry, the soonest first. */
 export async function listExpiringEcash(db: Db, beforeMs: number) {
-  const rows = await db
+  return await db
     .selectFrom('treasury_proofs')
-    .select((select) => [
-      'mint_url as mintUrl',
-      select.fn.sum<string>('amount_sat').as('amountSat'),
-      // The filter excludes null; `coalesce` is for the type only.
-      select.fn.coalesce('expires_at', sql<number>`0`).as('expiresAtMs'),
-    ])
+    .select(['mint_url as mintUrl', SUM_SAT])
+    // The filter excludes null; `coalesce` is for the type only.
+    .select(({ fn }) => fn.coalesce('expires_at', sql<number>`0`).as('expiresAtMs'))
     .where('expires_at', '<', beforeMs)
     .groupBy(['mint_url', 'expires_at'])
     .orderBy('expires_at')
     .orderBy('mint_url')
     .execute();
-  return rows.map((row) => ({ ...row, amountSat: Number(row.amountSat) }));
 }
 
 /** Makes a key the only one that may seal ecash. Returns false if stored ecash is sealed with another key. */

@@ -1,7 +1,6 @@
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { transaction } from '../../src/database/transaction.ts';
 import type { CommandResult } from '../../src/operator/command.ts';
-import { parseCommand } from '../../src/operator/commands.ts';
 import { insertPurchase } from '../../src/usernames/purchase-store.ts';
 import { createDataDir, isPostgres } from '../helpers/database/test-database.ts';
 import { EcashPayer } from '../helpers/recipients/ecash-payer.ts';
@@ -10,7 +9,7 @@ import { TreasuryFixture } from '../helpers/recipients/treasury-fixture.ts';
 import { requestUsername } from '../helpers/recipients/username-requests.ts';
 import { FakeTerminal } from '../helpers/service/fake-terminal.ts';
 import { NutpostProcess, runNutpostCommand } from '../helpers/service/nutpost-process.ts';
-import { createCommandContext } from '../helpers/service/run-operator-command.ts';
+import { createCommandContext, runOrExplain } from '../helpers/service/run-operator-command.ts';
 import { useTestEnvironment } from '../helpers/service/test-environment.ts';
 
 /** The mint charges a fee of 1 sat per proof. */
@@ -160,12 +159,8 @@ async function readJson(...args: string[]) {
 }
 
 async function runTreasury(...args: string[]): Promise<CommandResult> {
-  const parsed = parseCommand(['treasury', ...args]) ?? expect.fail('unknown command');
-  if (parsed.outcome === 'usage') {
-    return parsed.usage;
-  }
   const { db, clock } = fixture;
   const openTreasury = () => fixture.openTreasury();
   const context = createCommandContext({ db, clock: clock.now, openTreasury });
-  return parsed.value(context, new FakeTerminal());
+  return runOrExplain(['treasury', ...args], (run) => run(context, new FakeTerminal()));
 }

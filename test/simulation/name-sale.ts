@@ -91,11 +91,8 @@ export class NameSale {
         db,
         openTreasury: () => ({ db, sealer, actor: root, clock: wallClockMs }),
       };
-      const command = parseCommand(['treasury', ...args]);
-      if (command?.outcome !== 'parsed') {
-        throw new Error(`wrong arguments: ${args.join(' ')}`);
-      }
-      const { stdout, stderr } = await command.value(context as never, undefined as never);
+      const run = parseCommand(['treasury', ...args]);
+      const { stdout, stderr } = await run(context as never, undefined as never);
       history.add(actor, () => `treasury ${args.join(' ')}: ${stderr}`);
       return stdout.trim();
     } catch (error) {

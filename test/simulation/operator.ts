@@ -202,16 +202,13 @@ export class Operator {
     target = this.#world.database,
   ): Promise<CommandResult | null> {
     const { history } = this.#world;
-    const command = parseCommand(argv);
-    if (command?.outcome !== 'parsed') {
-      throw new Error(`wrong arguments: ${argv.join(' ')}`);
-    }
+    const run = parseCommand(argv);
     const unused = () => {
       throw new Error('not simulated');
     };
     try {
       const { db } = await target.open(this.#actor);
-      const result = await command.value(
+      const result = await run(
         createCommandContext(
           { db, openTreasury: unused, clock: wallClockMs },
           { ALLOW_PRIVATE_NETWORKS: 'false' },

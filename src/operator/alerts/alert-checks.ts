@@ -5,11 +5,12 @@ import type { Readiness } from '../../database/readiness.ts';
 import type { Db } from '../../database/transaction.ts';
 import type { MintInfoCache } from '../../mints/mint-info-cache.ts';
 import { findMintHealth } from '../../mints/mint-store.ts';
+import { listWatchedMints } from '../../quotes/watched-quote-store.ts';
 import type { Sealer } from '../../sealer.ts';
 import { findTreasuryProblem } from '../../usernames/treasury.ts';
 import { MAX_BACKUP_AGE_MS } from '../doctor/check-database.ts';
 import { formatCount, formatSat, formatTime } from '../format.ts';
-import { hasWatchedQuotes, readPaymentsPastDeadline } from './alert-store.ts';
+import { readPaymentsPastDeadline } from './alert-store.ts';
 import type { AlertCheck } from './alerts.ts';
 
 interface CheckContext {
@@ -53,9 +54,9 @@ export function createAlertChecks(context: CheckContext) {
         return { sinceMs, text };
       }
       // Without open invoices nothing is polled, so the last failure of a poll may be old.
-      return sinceMs !== null && (await hasWatchedQuotes(db, defaultMintUrl))
-        ? { sinceMs, text }
-        : null;
+      const isPolled = async () =>
+        (await listWatchedMints(db)).some(({ mintUrl }) => mintUrl === defaultMintUrl);
+      return sinceMs !== null && (await isPolled()) ? { sinceMs, text } : null;
     },
     disk_low: async () => {
       const disk = await readDiskSpace();

@@ -62,17 +62,6 @@ export async function listPresentAlerts(db: Db) {
     .execute();
 }
 
-export async function hasWatchedQuotes(db: Db, mintUrl: string): Promise<boolean> {
-  const row = await db
-    .selectFrom('quotes')
-    .select('id')
-    .where('mint_url', '=', mintUrl)
-    .where('watch_until', 'is not', null)
-    .limit(1)
-    .executeTakeFirst();
-  return row !== undefined;
-}
-
 const DAY_MS = 24 * 60 * 60_000;
 
 /** Returns the number and sum of the payments whose deadline passed in the last day before they were collected. */

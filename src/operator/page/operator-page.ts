@@ -10,6 +10,7 @@ import { redact } from '../../redaction.ts';
 import { VERSION } from '../../version.ts';
 import { listPresentAlerts } from '../alerts/alert-store.ts';
 import { disableTimeouts } from '../archive/archive-store.ts';
+import { type CommandContext, UsageError } from '../command.ts';
 import { createCommandContext, parseCommand } from '../commands.ts';
 import { formatTime } from '../format.ts';
 import type { CommandIo } from '../process-io.ts';
@@ -78,32 +79,36 @@ export function createOperatorPage(sources: OperatorPageSources) {
       const hasOtherOption = argv.some(
         (argument) => argument.startsWith('-') && !OPTION.test(argument),
       );
-      const parsed = isOffered && !hasOtherOption ? parseCommand(argv) : null;
-      if (parsed === null) {
+      if (!isOffered || hasOtherOption) {
         return null;
       }
-      let written = '';
-      const io: CommandIo = {
-        stdin: null,
-        signal: new AbortController().signal,
-        write: async (text) => {
-          written += text;
-        },
-        reportProgress: () => undefined,
-      };
       const context = createCommandContext(config, db, { kind: 'operator', pubkey });
-      try {
-        const { exitCode, stdout, stderr } =
-          parsed.outcome === 'usage' ? parsed.usage : await parsed.value(context, io);
-        return { exitCode, output: redact(`${written}${stdout}${stderr}`) };
-      } catch (error) {
-        if (error instanceof OperatorError) {
-          return { exitCode: 1, output: redact(error.message) };
-        }
-        throw error;
-      }
+      const { exitCode, stdout, stderr } = await runOrExplain(argv, context);
+      return { exitCode, output: redact(stdout + stderr) };
     },
   };
 }
+
+async function runOrExplain(argv: readonly string[], context: CommandContext) {
+  try {
+    return await parseCommand(argv)(context, NO_IO);
+  } catch (error) {
+    if (error instanceof UsageError) {
+      return error.result;
+    }
+    if (error instanceof OperatorError) {
+      return { exitCode: 1, stdout: '', stderr: error.message };
+    }
+    throw error;
+  }
+}
+
+/** None of the commands reads or writes more than its result. */
+const NO_IO: CommandIo = {
+  stdin: null,
+  signal: new AbortController().signal,
+  write: async () => undefined,
+  reportProgress: () => undefined,
+};
 
 const DAY_MS = 24 * 60 * 60_000;

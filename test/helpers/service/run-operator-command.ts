@@ -1,7 +1,11 @@
-import { expect } from 'vitest';
 import { readCommandConfig } from '../../../src/config.ts';
 import type { Database } from '../../../src/database/database.ts';
-import type { CommandContext, CommandResult } from '../../../src/operator/command.ts';
+import {
+  type CommandContext,
+  type CommandHandler,
+  type CommandResult,
+  UsageError,
+} from '../../../src/operator/command.ts';
 import { parseCommand } from '../../../src/operator/commands.ts';
 import { waitForNotificationDelivery } from '../database/database-notifications.ts';
 import { FakeTerminal } from './fake-terminal.ts';
@@ -23,13 +27,27 @@ export async function runOperatorCommand(
   argv: readonly string[],
   { clock = Date.now, env = {}, terminal = new FakeTerminal() }: OperatorCommandOptions = {},
 ): Promise<CommandResult> {
-  const parsed = parseCommand(argv) ?? expect.fail('unknown command');
   const { db } = database;
   const openTreasury = () => ({ db, sealer: null, actor: TEST_ACTOR, clock });
   const context = createCommandContext({ db, clock, openTreasury }, env);
-  const result = parsed.outcome === 'parsed' ? await parsed.value(context, terminal) : parsed.usage;
+  const result = await runOrExplain(argv, (run) => run(context, terminal));
   await waitForNotificationDelivery(database);
   return result;
+}
+
+/** Returns what the command prints, which is its usage if the arguments are wrong. */
+export async function runOrExplain(
+  argv: readonly string[],
+  use: (run: CommandHandler) => Promise<CommandResult>,
+): Promise<CommandResult> {
+  try {
+    return await use(parseCommand(argv));
+  } catch (error) {
+    if (error instanceof UsageError) {
+      return error.result;
+    }
+    throw error;
+  }
 }
 
 const TEST_ACTOR = { kind: 'command', systemUser: 'root' } as const;
