@@ -15,7 +15,7 @@ import {
 import { type RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
 import { NutpostProcess } from '../helpers/service/nutpost-process.ts';
 import { runOperatorCommand } from '../helpers/service/run-operator-command.ts';
-import { useTestEnvironment } from '../helpers/service/test-environment.ts';
+import { useCommandTests } from '../helpers/service/use-command-tests.ts';
 
 const NOW = '2026-08-01T12:00:00.000Z';
 const NOW_MS = Date.parse(NOW);
@@ -27,17 +27,13 @@ const CHANGE_TIMEOUT = { timeout: 10_000 };
 
 const UNAVAILABLE = { status: 'ERROR', reason: 'Recipient unavailable.' };
 
-const environment = useTestEnvironment();
+const { environment, prepareTest, run, isPayable } = useCommandTests();
 let db: Db;
 let wallet: RecipientClient;
 let name: string;
-let nameCount = 0;
 
 beforeEach(() => {
-  ({ db } = environment.database);
-  wallet = environment.newWallet();
-  nameCount += 1;
-  name = `alice${nameCount}`;
+  ({ db, wallet, name } = prepareTest());
 });
 
 describe('nutpost name', () => {
@@ -136,7 +132,7 @@ describe('nutpost name', () => {
     ['acme', 'it is in USERNAME_RESERVED'],
   ])('does not release the always reserved name %s', async (reservedName, why) => {
     const runNutpostName = (...argv: string[]) =>
-      runOperatorCommand(environment.database, ['name', ...argv], {
+      run(['name', ...argv], {
         env: { USERNAME_RESERVED: 'acme' },
       });
     expect(await runNutpostName('show', reservedName)).toEqual(
@@ -160,7 +156,7 @@ describe('a blocked recipient', () => {
   ])('looks to a %s request like an unknown name', async (method, query) => {
     await runNutpost('user', 'block', wallet.npub);
     const quoteCountBefore = environment.mint.quotes.size;
-    const unknownResponse = await discover(`unknown${nameCount}`, query, method);
+    const unknownResponse = await discover(`unknown${name}`, query, method);
     expect(unknownResponse.status).toBe(200);
     for (const address of [wallet.npub, wallet.npub.toUpperCase(), name, name.toUpperCase()]) {
       expect(await discover(address, query, method)).toEqual(unknownResponse);
@@ -304,7 +300,7 @@ it.each([
   [['treasury', 'withdraw', '--amount', '0']],
   [['treasury', 'spend']],
 ])('rejects the arguments %j with exit code 2 and prints the usage', async (argv) => {
-  const { exitCode, stdout, stderr } = await runOperatorCommand(environment.database, argv);
+  const { exitCode, stdout, stderr } = await run(argv);
   expect({ exitCode, stdout }).toEqual({ exitCode: 2, stdout: '' });
   expect(stderr).toContain(`Usage: nutpost <command>\n\n  ${argv[0]} `);
 });
@@ -314,7 +310,7 @@ function runNutpost(...argv: string[]) {
 }
 
 function runNutpostAt(nowMs: number, ...argv: string[]) {
-  return runOperatorCommand(environment.database, argv, { clock: () => nowMs });
+  return run(argv, { clock: () => nowMs });
 }
 
 function success(stdout: string) {
@@ -333,11 +329,6 @@ async function assignName(newName: string): Promise<void> {
 
 function holdName(): Promise<boolean> {
   return holdUsername(db, name, { pubkey: wallet.pubkey, purchaseId: 'p1', nowMs: NOW_MS });
-}
-
-async function isPayable(address: string): Promise<boolean> {
-  const { body } = await requestJson(environment.origin, `/.well-known/lnurlp/${address}`);
-  return body.tag === 'payRequest';
 }
 
 async function discover(address: string, query = '', method = 'GET') {

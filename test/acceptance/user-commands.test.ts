@@ -11,33 +11,27 @@ import {
   insertPaidQuotes,
   UNREACHABLE_MINT_URL,
 } from '../helpers/recipients/quote-fixtures.ts';
-import { type RecipientClient, requestJson } from '../helpers/recipients/recipient-client.ts';
+import type { RecipientClient } from '../helpers/recipients/recipient-client.ts';
 import { FakeTerminal } from '../helpers/service/fake-terminal.ts';
-import {
-  runOperatorCommand,
-  TEST_DEFAULT_MINT_URL,
-} from '../helpers/service/run-operator-command.ts';
-import { setLockQuotes, setMint, useTestEnvironment } from '../helpers/service/test-environment.ts';
+import { TEST_DEFAULT_MINT_URL } from '../helpers/service/run-operator-command.ts';
+import { setLockQuotes, setMint } from '../helpers/service/test-environment.ts';
+import { useCommandTests } from '../helpers/service/use-command-tests.ts';
 
 const DAY_MS = 24 * 60 * 60_000;
 
-const environment = useTestEnvironment();
+const { environment, prepareTest, run: runCommand, isPayable } = useCommandTests();
 let db: Db;
 let wallet: RecipientClient;
 let name: string;
-let nameCount = 0;
 
 beforeEach(() => {
-  ({ db } = environment.database);
-  wallet = environment.newWallet();
-  nameCount += 1;
-  name = `alice${nameCount}`;
+  ({ db, wallet, name } = prepareTest());
 });
 
 describe('nutpost user list', () => {
   it('lists users page by page, each once', async () => {
     const keys = [wallet, environment.newWallet(), environment.newWallet()].map((w) => w.pubkey);
-    const mintUrl = `https://mint${nameCount}.example`;
+    const mintUrl = `https://mint${name}.example`;
     for (const pubkey of keys) {
       await transaction(db, (tx) => saveUserSettings(tx, pubkey, { mintUrl }));
     }
@@ -88,11 +82,7 @@ describe('nutpost user export', () => {
     await insertPaidQuotes(environment.database, other.pubkey, 1);
     await assignUsername(environment.database, wallet.pubkey, name);
     const terminal = new FakeTerminal();
-    const { exitCode, stdout } = await runOperatorCommand(
-      environment.database,
-      ['user', 'export', name],
-      { terminal },
-    );
+    const { exitCode, stdout } = await runCommand(['user', 'export', name], { terminal });
     expect(exitCode).toBe(0);
     const exported = JSON.parse(terminal.output + stdout);
     expect(exported).toMatchObject({
@@ -175,7 +165,7 @@ describe('nutpost user delete', () => {
 
   it('does not delete a user who is buying a username', async () => {
     const { pubkey, npub } = wallet;
-    const purchaseId = `purchase${nameCount}`;
+    const purchaseId = `purchase${name}`;
     await holdUsername(db, name, { pubkey, purchaseId, nowMs: Date.now() });
     await db
       .insertInto('username_purchases')
@@ -273,7 +263,7 @@ describe('nutpost stats', () => {
     const nowMs = startMs + DAY_MS;
     const runStats = async (...options: string[]) => {
       const argv = ['stats', ...options];
-      return (await runOperatorCommand(environment.database, argv, { clock: () => nowMs })).stdout;
+      return (await runCommand(argv, { clock: () => nowMs })).stdout;
     };
     expect(await runStats('--csv')).toBe(
       'period,payments,sat,recipients,mints\n2032-01-31,1,10,1,1\n2032-02-01,2,1020,2,1\n',
@@ -327,7 +317,7 @@ describe('nutpost name assign', () => {
     const other = environment.newWallet();
     const line = `"${name}", ${wallet.npub}\r\n`;
     const assign = (csv: string, ...options: string[]) =>
-      runOperatorCommand(environment.database, ['name', 'assign', '--csv', '-', ...options], {
+      runCommand(['name', 'assign', '--csv', '-', ...options], {
         terminal: new FakeTerminal(csv),
       });
     const valid = `\uFEFFname,npub\r\n${line}${name}b,${other.npub}`;
@@ -373,14 +363,9 @@ it.each([
 });
 
 function run(...argv: string[]) {
-  return runOperatorCommand(environment.database, argv);
+  return runCommand(argv);
 }
 
 async function runJson(...argv: string[]) {
   return JSON.parse((await run(...argv, '--json')).stdout);
-}
-
-async function isPayable(address: string): Promise<boolean> {
-  const { body } = await requestJson(environment.origin, `/.well-known/lnurlp/${address}`);
-  return body.tag === 'payRequest';
 }
