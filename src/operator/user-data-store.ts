@@ -24,22 +24,12 @@ export function listUserRows(pubkey: string) {
   ] as const;
 }
 
-/** `keptQuotes` are unpaid and can still be paid, or paid and not collected; `keptSat` is the sum of the paid ones. */
-export interface UserDeletion {
-  deletedQuotes: number;
-  keptQuotes: number;
-  keptSat: number;
-  keptBlock: boolean;
-}
-
 /**
  * Deletes the data of a user except open payments, with the counter that numbers them, and a block that is in force.
- * Changes nothing if there is no data, or if the user is buying a username.
+ * Changes nothing if there is no data, or if the user is buying a username. `keptQuotes` are unpaid and can still be
+ * paid, or paid and not collected; `keptSat` is the sum of the paid ones.
  */
-export async function deleteUserData(
-  tx: Tx,
-  pubkey: string,
-): Promise<UserDeletion | 'not_found' | 'purchase_open'> {
+export async function deleteUserData(tx: Tx, pubkey: string) {
   if (!(await hasUserData(tx, pubkey))) {
     return 'not_found';
   }

@@ -94,7 +94,7 @@ async function traceQuote({ db, reveal }: TraceContext, quote: TracedQuote, nowM
     recipientName: (await findUserByPubkey(db, pubkey))?.name ?? null,
     // Sorts again, because `update_sent` events are stored with a delay.
     events: events.toSorted((a, b) => a.atMs - b.atMs),
-    paymentStatus: derivePaymentStatus(quote, nowMs),
+    paymentStatus: { kind: derivePaymentStatus(quote, nowMs) },
     leaseHolder: isWatched ? await findMintLeaseHolder(db, mintUrl) : null,
     mintHealth: isWatched ? await findMintHealth(db, mintUrl) : null,
     mintVersion: (await loadMintInfo(db, mintUrl))?.version ?? null,
@@ -134,33 +134,19 @@ export function redactQuote({ id: _, quoteId, ...quote }: TracedQuote, reveal: b
   return { ...quote, quoteId: quote.locked || reveal ? quoteId : null };
 }
 
-/** What is expected to happen next. `untilMs`: when the invoice expires, or the mint is no longer polled. */
-type PaymentStatus =
-  | { kind: 'awaiting_payment' | 'awaiting_late_payment' | 'awaiting_collection'; untilMs: number }
-  | { kind: 'given_up' | 'being_collected' | 'left_uncollected' | 'issued' };
-
+/** Returns what is expected to happen next. */
 export function derivePaymentStatus(
   quote: { state: QuoteState; expiresAtMs: number; watchUntilMs: number | null },
   nowMs: number,
-): PaymentStatus {
-  const { state, expiresAtMs, watchUntilMs } = quote;
-  switch (state) {
-    case 'UNPAID':
-      if (nowMs < expiresAtMs) {
-        return { kind: 'awaiting_payment', untilMs: expiresAtMs };
-      }
-      return watchUntilMs === null
-        ? { kind: 'given_up' }
-        : { kind: 'awaiting_late_payment', untilMs: watchUntilMs };
-    case 'EXPIRED':
-      return { kind: 'given_up' };
-    case 'INFLIGHT':
-      return { kind: watchUntilMs === null ? 'left_uncollected' : 'being_collected' };
-    case 'PAID':
-      return watchUntilMs === null
-        ? { kind: 'left_uncollected' }
-        : { kind: 'awaiting_collection', untilMs: watchUntilMs };
-    case 'ISSUED':
-      return { kind: 'issued' };
-  }
+) {
+  const isWatched = quote.watchUntilMs !== null;
+  const lateStatus = isWatched ? 'awaiting_late_payment' : 'given_up';
+  const statuses = {
+    UNPAID: nowMs < quote.expiresAtMs ? 'awaiting_payment' : lateStatus,
+    EXPIRED: 'given_up',
+    INFLIGHT: isWatched ? 'being_collected' : 'left_uncollected',
+    PAID: isWatched ? 'awaiting_collection' : 'left_uncollected',
+    ISSUED: 'issued',
+  } as const;
+  return statuses[quote.state];
 }

@@ -14,5 +14,5 @@ it.each<[string, QuoteState, number, number | null]>([
   ['left_uncollected', 'PAID', NOW_MS - 1, null],
   ['issued', 'ISSUED', LATER_MS, null],
 ])('the status of a payment is %s if its quote is %s', (kind, state, expiresAtMs, watchUntilMs) => {
-  expect(derivePaymentStatus({ state, expiresAtMs, watchUntilMs }, NOW_MS)).toMatchObject({ kind });
+  expect(derivePaymentStatus({ state, expiresAtMs, watchUntilMs }, NOW_MS)).toBe(kind);
 });
