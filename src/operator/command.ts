@@ -199,7 +199,7 @@ export function reportPage<Row>(
 function renderReport(report: CommandReport, isJson: boolean): CommandResult {
   const { isSuccess, json, lines, output } = report;
   const exitCode = isSuccess ? 0 : 1;
-  const text = isJson ? formatJson(json) : joinLines(...lines);
+  const text = isJson ? formatJson(json) : joinLines(lines);
   if (output !== undefined) {
     return { exitCode, stdout: output, stderr: text };
   }

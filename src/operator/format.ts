@@ -10,7 +10,7 @@ export function formatFields(...rows: [label: string, value: string | null | und
     .map(([label, value]) => `  ${label.padEnd(LABEL_WIDTH)}  ${value}`);
 }
 
-export function joinLines(...lines: string[]): string {
+export function joinLines(lines: readonly string[]): string {
   return lines.map((line) => `${line}\n`).join('');
 }
 

@@ -2,8 +2,6 @@ import { columnInValues } from '../database/sql.ts';
 import type { Db, Tx } from '../database/transaction.ts';
 import { findUserByPubkey } from './user-store.ts';
 
-const _AUDIT_RETENTION_MS = 365 * 24 * 60 * 60_000;
-
 /** `operator`: a person with a key in OPERATOR_KEYS, on the operator page. `user`: the owner of the key. */
 export type AuditActor =
   | { kind: 'command'; systemUser: string }

@@ -56,6 +56,18 @@ it('lists the changes of a user or a name page by page, the newest first', async
   expect((await run(startMs, 'audit', nobody)).stdout).toBe('No events.\n');
 });
 
+it('lists a page of many changes', async () => {
+  const { db } = environment.database;
+  const change = { actor_kind: 'command', actor: 'root', action: 'test', logged: 1 } as const;
+  const rows = Array.from({ length: 1_000 }, () => ({ ...change, at: Date.now(), after: '{}' }));
+  for (let count = 0; count < 80; count += 1) {
+    await db.insertInto('audit_events').values(rows).execute();
+  }
+  const { stdout } = await runOperatorCommand(environment.database, ['audit', '--limit', '80000']);
+  await db.deleteFrom('audit_events').where('action', '=', 'test').execute();
+  expect(stdout.match(/ {2}test$/gm)).toHaveLength(80_000);
+});
+
 it('lists the change that gave a name up', async () => {
   const wallet = environment.newWallet();
   const run = (...argv: string[]) => runOperatorCommand(environment.database, argv);

@@ -46,7 +46,7 @@ export const doctorCommand = defineCommand({
         json: { nowMs: Date.now(), problemCount, warningCount, findings },
         lines: [],
         // Problems, too, go to standard output.
-        ...(!json && { output: joinLines(...findingsToLines(findings), counts) }),
+        ...(!json && { output: joinLines([...findingsToLines(findings), counts]) }),
       };
     },
 });
