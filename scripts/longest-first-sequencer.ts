@@ -15,6 +15,8 @@ const LONG_TEST_FILES: ReadonlySet<string> = new Set([
   'network-thread.test.ts',
   'hostile-mint.test.ts',
   'slow-requests.test.ts',
+  'collect.test.ts',
+  'npm-package.test.ts',
 ]);
 
 /** Makes vitest run the longest test files first. */

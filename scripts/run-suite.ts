@@ -39,7 +39,6 @@ const SUITES: Readonly<Record<string, Suite>> = {
     projects: ['integration', 'postgres'],
     start: async (stack) => ({ TEST_DATABASE_URL: await startPostgres(stack) }),
   },
-  // nutshell-limits.test.ts mostly waits, so another file can run at the same time.
   mints: {
     projects: ['mints'],
     install: async () => {
@@ -47,16 +46,13 @@ const SUITES: Readonly<Record<string, Suite>> = {
       await installNostrPrograms();
       await installChromium();
     },
-    maxWorkers: 2,
   },
   // The tests of `load` run alone, one file at a time.
   security: { projects: ['security', 'load'], install: installReverseProxies },
-  // Each worker starts a browser, which uses as much of a core as its tests.
-  web: { projects: ['web'], install: installChromium, maxWorkers: 2 },
+  web: { projects: ['web'], install: installChromium },
   operations: {
     projects: ['operations'],
     start: async (stack) => ({ OPERATIONS_DATABASE_URL: await startPostgres(stack) }),
-    maxWorkers: 2,
   },
   failover: {
     projects: ['failover'],

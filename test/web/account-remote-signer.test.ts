@@ -117,7 +117,8 @@ it('remembers a signer on request, until the user wants it to be forgotten', asy
   await connect(signer.bunkerUrl);
   await waitForAccount();
   await page.getByRole('button', { name: 'Sign out' }).click();
-
+  // Before it signs out, the page looks for ecash in this browser.
+  await remembered.waitFor();
   await page.reload();
   signer.calls.splice(0);
   await remembered.click();

@@ -1,5 +1,4 @@
 import type { BrowserContext, Page, Worker } from 'playwright-core';
-import { expect } from 'vitest';
 import type { SubscribedBrowser } from '../network/start-push-service.ts';
 
 /** No push service can be reached, so the page subscribes to one of the test. */
@@ -37,16 +36,12 @@ export async function deliverPushMessage(
   await page.close();
 }
 
-/** Waits until as many notifications are shown. */
-export async function readNotifications(
+/** Returns the notifications that are shown. Chromium closes each after some seconds. */
+export function readNotifications(
   context: BrowserContext,
-  count = 1,
 ): Promise<{ title: string; body: string }[]> {
-  const read = () =>
-    getWorker(context).evaluate<{ title: string; body: string }[]>(`(async () =>
-      (await registration.getNotifications()).map(({ title, body }) => ({ title, body })))()`);
-  await expect.poll(async () => (await read()).length).toBe(count);
-  return await read();
+  return getWorker(context).evaluate(`(async () =>
+    (await registration.getNotifications()).map(({ title, body }) => ({ title, body })))()`);
 }
 
 /** Clicks a notification. Only a real click may open a tab, so this returns the tab that would open or get the focus. */

@@ -39,32 +39,23 @@ export interface TestBrowser {
   readonly problems: string[];
 }
 
-/** One for all files in this process, with which it ends. */
-let launch: Promise<Browser> | null = null;
+/** For all files in this process, with which they end. The key says whether it shows notifications. */
+const launches = new Map<boolean, Promise<Browser>>();
 
 /**
  * Starts Chromium for the tests of a file. A test fails if one of its pages sends a request to another origin, violates
  * its Content Security Policy, logs an error, does not catch an error, sets a cookie, stores anything but a session, or
  * sends an nsec.
+ *
+ * @param options.showsNotifications whether the browser must show notifications, which takes more processor time
  */
-export function useBrowser(): TestBrowser {
+export function useBrowser({ showsNotifications = false } = {}): TestBrowser {
   let browser: Browser;
   const contexts: BrowserContext[] = [];
   const problems: string[] = [];
 
   beforeAll(async () => {
-    launch ??= requireChromium().then((executablePath) =>
-      chromium.launch({
-        executablePath,
-        args: [
-          // The sandbox does not start as root, and containers often have a small /dev/shm.
-          ...['--no-sandbox', '--disable-dev-shm-usage'],
-          // Nothing leaves the machine. Routes for this would disable the cache, and delay each request.
-          '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1',
-        ],
-      }),
-    );
-    browser = await launch;
+    browser = await launches.getOrInsertComputed(showsNotifications, launchChromium);
   });
 
   afterEach(async () => {
@@ -102,6 +93,18 @@ export function useBrowser(): TestBrowser {
       return page;
     },
   };
+}
+
+async function launchChromium(showsNotifications: boolean): Promise<Browser> {
+  return chromium.launch({
+    executablePath: await requireChromium(showsNotifications),
+    args: [
+      // The sandbox does not start as root, and containers often have a small /dev/shm.
+      ...['--no-sandbox', '--disable-dev-shm-usage'],
+      // Nothing leaves the machine. Routes for this would disable the cache, and delay each request.
+      '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1',
+    ],
+  });
 }
 
 interface PageRules {
