@@ -20,8 +20,10 @@ export const NOTIFICATION_LIMITS = {
   scanIntervalMs: SECOND_MS,
   /** Between two messages of a channel. */
   pauseMs: MINUTE_MS,
-  /** Payments in a message, which is then about 40 KB long. If more are due, the next message follows without a pause. */
+  /** Payments in a message, which take about 40 KB. If more are due, the next message follows without a pause. */
   maxPerMessage: 100,
+  /** In JSON, of all payments in a message, unless one has more: many servers accept only 100 KB. */
+  maxCommentBytes: 32 * 1024,
   /** How long a message is retried. */
   giveUpAfterMs: 3 * DAY_MS,
   /** How long a channel may fail. */

@@ -113,7 +113,7 @@ export class NotificationDispatcher {
     const newId = `msg_${randomUUID()}`;
     const selected = await this.#databaseWork.run(async () => {
       const due = await listDueNotifications(db, channel.id, clock());
-      const { message, changes } = selectMessage(due, { nowMs: clock(), newId });
+      const { message, changes, isBehind } = selectMessage(due, { nowMs: clock(), newId });
       const reminders = message === null ? [] : planReminders(message, channel.id, clock());
       // All or nothing: reminders are added only with a new message.
       const isSaved = await tryTransaction(db, async (tx) => {
@@ -121,9 +121,7 @@ export class NotificationDispatcher {
         await insertNotifications(tx, wereDue ? reminders : []);
         return wereDue;
       });
-      return isSaved
-        ? { message, isBehind: due.length === NOTIFICATION_LIMITS.maxPerMessage }
-        : null;
+      return isSaved ? { message, isBehind } : null;
     });
     if (selected === null) {
       // This process was suspended, and another one has sent the message. Or the recipient has removed the channel.

@@ -1,4 +1,4 @@
-import { NOTIFICATION_DELAYS } from './limits.ts';
+import { NOTIFICATION_DELAYS, NOTIFICATION_LIMITS } from './limits.ts';
 import type { DueNotification, NotificationChange } from './outbox-store.ts';
 
 type MessageType = 'received' | 'deadline' | 'collected';
@@ -12,12 +12,14 @@ export interface Message {
 
 /**
  * Selects the notifications that become one message: those of a message that was not delivered, or the first one and all
- * of its type. The others stay due, are postponed, or are closed.
+ * of its type, as far as their comments fit. The others stay due, are postponed, or are closed.
+ *
+ * @returns also whether more is due than fits into a message
  */
 export function selectMessage(
   due: readonly DueNotification[],
   { nowMs, newId }: { nowMs: number; newId: string },
-): { message: Message | null; changes: NotificationChange[] } {
+): { message: Message | null; changes: NotificationChange[]; isBehind: boolean } {
   const ready: DueNotification[] = [];
   const changes: NotificationChange[] = [];
   for (const notification of due) {
@@ -34,17 +36,20 @@ export function selectMessage(
   }
   const [first] = ready;
   if (first === undefined) {
-    return { message: null, changes };
+    return { message: null, changes, isBehind: false };
   }
   const type = toMessageType(first);
   const id = first.messageId ?? newId;
-  const notifications = ready.filter(
+  const sameMessage = ready.filter(
     (other) => other.messageId === first.messageId && toMessageType(other) === type,
   );
+  const notifications = limitComments(sameMessage);
   for (const { id: notificationId, dueAtMs } of notifications) {
     changes.push({ id: notificationId, status: 'open', dueAtMs, messageId: id });
   }
-  return { message: { id, type, notifications }, changes };
+  const isBehind =
+    notifications.length < sameMessage.length || due.length === NOTIFICATION_LIMITS.maxPerMessage;
+  return { message: { id, type, notifications }, changes, isBehind };
 }
 
 /** Returns each payment of a message once. Both of its reminders may be due at the same time. */
@@ -83,6 +88,16 @@ function decide(
   }
   const mayBeCollecting = nowMs < paidAtMs + NOTIFICATION_DELAYS.collectingMs;
   return hasReachedSocket === 1 && mayBeCollecting ? 'postpone' : 'send';
+}
+
+/** Returns the first notifications, whose comments fit into a message. Those of a message that is sent again fit. */
+function limitComments(notifications: readonly DueNotification[]): readonly DueNotification[] {
+  let bytes = 0;
+  const end = notifications.findIndex(({ comment }, index) => {
+    bytes += Buffer.byteLength(JSON.stringify(comment ?? ''));
+    return index > 0 && bytes > NOTIFICATION_LIMITS.maxCommentBytes;
+  });
+  return end === -1 ? notifications : notifications.slice(0, end);
 }
 
 function toMessageType({ event }: DueNotification): MessageType {

@@ -165,6 +165,21 @@ it('makes one webhook of a burst of payments', async () => {
   expect(burst.data).toMatchObject({ amount: 50, payments: [{ amount: 20 }, { amount: 30 }] });
 });
 
+it('divides a burst with long comments, because many servers accept only 100 KB', async () => {
+  const { url, webhooks } = await startWebhookReceiver();
+  const wallet = environment.newWallet();
+  const { secret } = await addWebhook(wallet, { url });
+  // JSON takes six bytes for each of these characters.
+  for (let count = 0; count < 30; count += 1) {
+    await pay(wallet, `amount=1000&comment=${'%01'.repeat(255)}`);
+  }
+  clock.advance(DELAY_MS);
+  const received = [await webhooks.next(), await webhooks.next()];
+  const payments = received.flatMap((webhook) => verify(webhook, secret).data.payments);
+  expect(payments).toHaveLength(30);
+  expect(Math.max(...received.map(({ body }) => body.length))).toBeLessThan(40_000);
+});
+
 it('reminds of a payment that is not collected, and again ten minutes before the deadline', async () => {
   const { url, webhooks } = await startWebhookReceiver();
   const wallet = environment.newWallet();
