@@ -169,8 +169,9 @@ it('keeps the newest backups of a directory, and records when the last one was m
   await fill(env);
   const kept = ['nutpost-20260102T000000Z.sqlite', 'nutpost-20260102T120000Z.sqlite.unfinished'];
   const old = ['nutpost-20260101T000000Z.sqlite', 'nutpost-20260101T000000Z.sqlite.json'];
-  const interrupted = 'nutpost-20260101T120000Z.sqlite.unfinished';
-  for (const name of [...kept, ...old, interrupted, 'mine.sqlite']) {
+  const unfinished = 'nutpost-20260101T120000Z.sqlite.unfinished';
+  const interrupted = [unfinished, `${unfinished}-journal`];
+  for (const name of [...kept, ...old, ...interrupted, 'mine.sqlite']) {
     fs.writeFileSync(path.join(directory, name), '');
   }
   const startedAtMs = Date.now();

@@ -46,8 +46,9 @@ const FORMAT_NAMES: Record<BackupFormat, string> = {
   archive: 'archive, as of `nutpost export`',
 };
 
-/** The names of backups in a directory, which sort by their time, and those of the files beside them. */
-const NAME_PATTERN = /^(nutpost-\d{8}T\d{6}Z\.(?:sqlite|dump|ndjson))(\.json|\.unfinished)?$/;
+/** The names of backups in a directory, which sort by their time, and those of the files beside them, also of SQLite. */
+const NAME_PATTERN =
+  /^(nutpost-\d{8}T\d{6}Z\.(?:sqlite|dump|ndjson))(\.json|\.unfinished(?:-journal)?)?$/;
 
 /**
  * Writes a backup, reads all of it, and records that it exists. Only then deletes older ones.
