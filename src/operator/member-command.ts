@@ -142,5 +142,8 @@ async function invite(
   const origin = config.publicOrigins[0] ?? `http://localhost:${config.port}`;
   const url = `${origin}/account#invitation=${code}`;
   const lines = [url, `One person can use it, until ${formatTime(expiresAtMs)}.`];
+  if (!config.membersOnly) {
+    lines.push('It has no effect as long as RECIPIENTS=members is not set.');
+  }
   return { isSuccess: true, json: { url, expiresAtMs }, lines };
 }

@@ -155,6 +155,10 @@ it('ignores memberships with RECIPIENTS=everyone', async () => {
   expect((await client.get('/api/v2/user/info')).body.data.user).not.toHaveProperty('member');
   const redeemed = await client.send('POST', '/api/v2/user/membership', { code: 'any' });
   expect(redeemed.status).toBe(404);
+  const invite = (env: Record<string, string>) =>
+    runOperatorCommand(environment.database, ['member', 'invite'], { env });
+  expect((await invite({})).stdout).toContain('It has no effect');
+  expect((await invite({ RECIPIENTS: 'members' })).stdout).not.toContain('It has no effect');
 });
 
 it.each([
