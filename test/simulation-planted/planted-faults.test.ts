@@ -13,7 +13,7 @@ const found: { name: string; rule: string; seed: number; tried: number }[] = [];
 const unchanged = new SeedProcess([]);
 const unchangedRules = new Map<number, Promise<string | null>>();
 
-test.concurrent.for(readPlantedFaults())('finds: $name', async ({ name, seed: likelySeed }) => {
+test.concurrent.for(readPlantedFaults())('fault %$: $name', async ({ name, seed: likelySeed }) => {
   const seedProcess = new SeedProcess(['--planted', name]);
   const seeds = new Set([
     likelySeed,
