@@ -86,5 +86,5 @@ export function computeChannelUpdate(
  * delay a reminder, which has a deadline, by as much as the outage took.
  */
 function computeRetryDelayMs(failingForMs: number): number {
-  return Math.min(Math.max(failingForMs / 10, RETRY_LIMITS.minMs), RETRY_LIMITS.maxMs);
+  return Math.min(Math.max(Math.round(failingForMs / 10), RETRY_LIMITS.minMs), RETRY_LIMITS.maxMs);
 }
