@@ -18,40 +18,37 @@ import { findStablePorts, ServiceProcess } from '../helpers/service/service-proc
 // The second delivery waits for the end of the claim of the killed process, which is 30 seconds.
 vi.setConfig({ testTimeout: 300_000 });
 
-it.concurrent.each(['sqlite', 'postgres'] as const)(
-  'sends webhooks although the process is killed before and during the delivery (%s)',
-  async (database) => {
-    await using stack = new AsyncDisposableStack();
-    const answers = [{ status: 204 }, 'never'] as const;
-    let count = 0;
-    const { url, webhooks } = await startWebhookReceiver(() => answers[count++] ?? { status: 204 });
-    const mint = await TestMint.start();
-    stack.defer(() => mint.close());
-    const processes = await startProcesses(stack, database, mint.url);
-    const [first, second = first] = processes as [ServiceProcess, ServiceProcess?];
-    const wallet = new RecipientClient(first.origin);
-    const channels = [{ kind: 'webhook', url }];
-    const { body } = await wallet.send('PUT', '/api/v2/user/notifications', { channels });
-    const { secret } = body.data.channels[0];
+it('sends webhooks although the process is killed before and during the delivery', async () => {
+  await using stack = new AsyncDisposableStack();
+  const answers = [{ status: 204 }, 'never'] as const;
+  let count = 0;
+  const { url, webhooks } = await startWebhookReceiver(() => answers[count++] ?? { status: 204 });
+  const mint = await TestMint.start();
+  stack.defer(() => mint.close());
+  const processes = await startProcesses(stack, 'postgres', mint.url);
+  const [first, second] = processes as [ServiceProcess, ServiceProcess];
+  const wallet = new RecipientClient(first.origin);
+  const channels = [{ kind: 'webhook', url }];
+  const { body } = await wallet.send('PUT', '/api/v2/user/notifications', { channels });
+  const { secret } = body.data.channels[0];
 
-    await pay(wallet, mint);
-    await Promise.all(processes.map((each) => each.kill()));
-    second.start();
-    await second.waitUntilReady();
-    expect(verifyWebhook(await webhooks.next(), secret).type).toBe('payment.received');
+  await pay(wallet, mint);
+  await Promise.all(processes.map((each) => each.kill()));
+  second.start();
+  await second.waitUntilReady();
+  expect(verifyWebhook(await webhooks.next(), secret).type).toBe('payment.received');
 
-    const otherWallet = new RecipientClient(second.origin);
-    await otherWallet.send('PUT', '/api/v2/user/notifications', { channels });
-    await pay(otherWallet, mint);
-    const unanswered = await webhooks.next();
-    await second.kill();
-    first.start();
-    const repeated = await webhooks.next();
-    expect(repeated.headers['webhook-id']).toBe(unanswered.headers['webhook-id']);
-  },
-);
+  const otherWallet = new RecipientClient(second.origin);
+  await otherWallet.send('PUT', '/api/v2/user/notifications', { channels });
+  await pay(otherWallet, mint);
+  const unanswered = await webhooks.next();
+  await second.kill();
+  first.start();
+  const repeated = await webhooks.next();
+  expect(repeated.headers['webhook-id']).toBe(unanswered.headers['webhook-id']);
+});
 
-it.concurrent('repeats the same Nostr message if the process is killed before a relay answers', async () => {
+it('repeats the same Nostr message if the process is killed before a relay answers', async () => {
   await using stack = new AsyncDisposableStack();
   const relay = await startFakeRelay({ eventHandling: 'store_and_ignore' });
   const mint = await TestMint.start();
