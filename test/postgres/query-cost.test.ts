@@ -150,7 +150,8 @@ describe.each([
     );
     // Also the row of the recipient, twice.
     expect(rowsRead).toBe(ids.length + 2);
-    expect(pagesRead).toBeLessThan(5 * ids.length);
+    // An index has a level more if its pages were split often, which depends on the order of the random ids.
+    expect(pagesRead).toBeLessThan(10 * ids.length);
   });
 
   it.each([
