@@ -167,9 +167,10 @@ export class SimulatedMint implements SimulatedHost {
     }
   }
 
+  /** Deletes the quotes that expired before a time, and have not changed since. */
   deleteExpired(beforeUnixSeconds: number): void {
-    for (const { id, expiresAt, state } of this.state.quotes.byId.values()) {
-      if (expiresAt < beforeUnixSeconds && state !== 'PENDING') {
+    for (const { id, expiresAt, updatedAt, state } of this.state.quotes.byId.values()) {
+      if (Math.max(expiresAt, updatedAt) < beforeUnixSeconds && state !== 'PENDING') {
         this.#delete(id);
       }
     }
