@@ -2,6 +2,7 @@ import { BackgroundJob } from './background-job.ts';
 import type { Clock } from './clock.ts';
 import { deleteOldRows, TABLES_WITH_RETENTION } from './database/retention-store.ts';
 import type { Db } from './database/transaction.ts';
+import { retryLogLevel } from './errors.ts';
 import type { Logger } from './log.ts';
 import { giveUpOverdueDeliveries, pruneZapRequests } from './zaps/zap-receipt-store.ts';
 
@@ -13,7 +14,7 @@ export function createMaintenanceJob({ db, clock, log }: { db: Db; clock: Clock;
     work: (signal) => runMaintenance(db, clock(), signal),
     intervalMs: 10 * 60_000,
     onError: (error) =>
-      log.warn(
+      log[retryLogLevel(error)](
         { event: 'database_maintenance_failed', err: error },
         'database maintenance failed; will retry',
       ),

@@ -2,6 +2,7 @@ import { Gauge, type Registry } from 'prom-client';
 import type { Clock } from '../clock.ts';
 import type { Database } from '../database/database.ts';
 import type { Readiness, ReadinessStatus } from '../database/readiness.ts';
+import { retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import type { MintPolicy } from '../mints/mint-policy.ts';
 import type { MintRateLimiter } from '../mints/mint-rate-limiter.ts';
@@ -31,7 +32,7 @@ export interface GaugeSources extends Pick<Database, 'poolStats' | 'readDiskSpac
   operatorRelays: readonly string[];
   clock: Clock;
   monotonicMs: () => number;
-  log: Pick<Logger, 'warn'>;
+  log: Pick<Logger, 'warn' | 'error'>;
 }
 
 /** Each name, which `nutpost_` precedes, with its help text and then its label names. */
@@ -131,7 +132,7 @@ export class MetricGauges {
       this.#hasCountingFailed = false;
     } catch (error) {
       if (!this.#hasCountingFailed) {
-        log.warn(
+        log[retryLogLevel(error)](
           { event: 'metrics_refresh_failed', err: error },
           'could not refresh the metrics of the database; reporting the last values',
         );

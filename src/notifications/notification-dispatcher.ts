@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { BackgroundJob } from '../background-job.ts';
 import { transaction, tryTransaction } from '../database/transaction.ts';
+import { retryLogLevel } from '../errors.ts';
 import { KeyedCounter } from '../keyed-counter.ts';
 import { type Logger, logMilestone } from '../log.ts';
 import { OutageTracker } from '../outage-tracker.ts';
@@ -161,7 +162,7 @@ export class NotificationDispatcher {
   }
 
   #logFailure(error: unknown): void {
-    const level = this.#outage.recordFailure() ? 'warn' : 'debug';
+    const level = this.#outage.recordFailure() ? retryLogLevel(error) : 'debug';
     this.#context.log[level](
       { event: 'notification_delivery_failed', err: error },
       'sending notifications failed; will retry',

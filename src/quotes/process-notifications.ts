@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { type Db, notify, transaction } from '../database/transaction.ts';
+import { retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import { tryParseJson } from '../untrusted-text.ts';
 import { BatchWriter } from './batch-writer.ts';
@@ -71,7 +72,7 @@ export function createQuoteAnnouncer(db: Db, log: Logger): BatchWriter<QuoteAnno
     write: (quotes) =>
       transaction(db, (tx) => notify(tx, NEW_QUOTES_CHANNEL, encodePayloads(quotes))),
     onError: (error) =>
-      log.warn(
+      log[retryLogLevel(error)](
         { event: 'quote_announcement_failed', err: error },
         'could not announce new quotes to other processes; their rescan will find them',
       ),

@@ -1,5 +1,6 @@
 import type { Clock } from '../clock.ts';
 import type { Db } from '../database/transaction.ts';
+import { retryLogLevel } from '../errors.ts';
 import { type Logger, logMilestone } from '../log.ts';
 import { BatchWriter } from './batch-writer.ts';
 import type { QuoteUpdate } from './process-notifications.ts';
@@ -98,7 +99,7 @@ function createHistoryWriter({ db, log }: UpdateContext) {
       }
     },
     onError: (error) =>
-      log.warn(
+      log[retryLogLevel(error)](
         { event: 'update_log_failed', err: error },
         'could not record which updates were sent; the updates themselves were sent',
       ),

@@ -2,7 +2,7 @@ import { BackgroundJob } from '../background-job.ts';
 import type { Clock } from '../clock.ts';
 import { loadOrGenerateSecret, readGeneratedSecret } from '../database/data-dir.ts';
 import type { Db } from '../database/transaction.ts';
-import { OperatorError } from '../errors.ts';
+import { OperatorError, retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import { EcashClient } from '../mints/ecash-client.ts';
 import type { Mints } from '../mints/mints-module.ts';
@@ -55,7 +55,7 @@ export async function createUsernamesModule(
     },
     intervalMs: options.recoveryIntervalMs ?? 2_000,
     onError: (err) => {
-      const level = outage.recordFailure() ? 'warn' : 'debug';
+      const level = outage.recordFailure() ? retryLogLevel(err) : 'debug';
       log[level](
         { event: 'purchase_recovery_failed', err },
         'purchase recovery failed; will retry',

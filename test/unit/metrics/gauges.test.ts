@@ -108,7 +108,7 @@ function createScraper({
     operatorRelays: [],
     clock: () => NOW_MS,
     monotonicMs,
-    log: { warn: () => undefined },
+    log: { warn: () => undefined, error: () => undefined },
   });
   return async () => new MetricsScrape(await metrics.collect());
 }
