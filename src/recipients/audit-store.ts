@@ -99,7 +99,7 @@ export async function listAuditEvents(
           eb('actor', '=', pubkey),
           eb('name', '=', name),
           // The change with which a user gave the name up for another one.
-          eb('before', '=', `{"name":"${name}"}`),
+          eb('before', '=', name && JSON.stringify({ name })),
         ]),
       ),
     )

@@ -80,6 +80,14 @@ it('lists the change that gave a name up', async () => {
   ]);
 });
 
+it('lists no changes of another key that gave up the name "null"', async () => {
+  const [owner, other] = [environment.newWallet(), environment.newWallet()];
+  const run = (...argv: string[]) => runOperatorCommand(environment.database, argv);
+  await run('name', 'assign', 'null', owner.npub);
+  await run('name', 'assign', 'nulla', owner.npub);
+  expect((await run('audit', other.npub)).stdout).toBe('No events.\n');
+});
+
 it('records and logs the changes of users and operators once, with what was before, and without secrets', async () => {
   // Both processes look for changes to log.
   await useAdditionalService(environment, {}, { log: logCapture.log });
