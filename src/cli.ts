@@ -138,6 +138,8 @@ async function demo({ keep, port }: { keep: boolean; port: number | null }): Pro
 }
 
 function printResult({ stdout, stderr, exitCode }: CommandResult): void {
+  const { signal } = new ProcessIo(process);
+  signal.addEventListener('abort', () => exitWithError(signal.reason));
   process.stdout.write(stdout);
   process.stderr.write(stderr);
   process.exitCode = exitCode;

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { createDataDir } from '../helpers/database/test-database.ts';
-import { runNutpostCommand } from '../helpers/service/nutpost-process.ts';
+import { NutpostProcess, runNutpostCommand } from '../helpers/service/nutpost-process.ts';
 
 it.each([
   ['--version extra', "Unexpected argument 'extra'"],
@@ -37,4 +37,14 @@ it('prints the result of a migration and of an export as JSON', async () => {
   const exported = await run('export', '--json');
   expect(exported.stdout).toMatch(/^\{"archive":"nutpost",/);
   expect(JSON.parse(exported.stderr)).toMatchObject({ outcome: 'exported', rows: { users: 0 } });
+});
+
+it('reports standard output that is closed, without an exception', async () => {
+  const command = new NutpostProcess('--help', {});
+  command.closeStdout();
+  expect(await command.waitForExit()).toEqual({
+    code: 1,
+    signal: null,
+    stderr: 'Standard output was closed before the command finished.\n',
+  });
 });

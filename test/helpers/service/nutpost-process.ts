@@ -48,6 +48,11 @@ export class NutpostProcess {
     return this.#stdout;
   }
 
+  /** As a reader that has ended. */
+  closeStdout(): void {
+    this.#child.stdout?.destroy();
+  }
+
   async waitForUrl(): Promise<string> {
     for (;;) {
       const url = /"url":"(http:[^"]+)".*"msg":"nutpost is listening"/.exec(this.#stdout)?.[1];
