@@ -125,9 +125,9 @@ export function parseArguments<
     options: Object.fromEntries(types),
     allowPositionals: operands.length > 0,
   });
-  const texts = operands.map((_, index) => positionals[index]?.trim() ?? '');
-  const missing = operands.some((name, index) => name.startsWith('<') && texts[index] === '');
-  if (missing || positionals.length > operands.length) {
+  const texts = positionals.map((text) => text.trim());
+  const isIncomplete = operands.slice(texts.length).some((name) => name.startsWith('<'));
+  if (isIncomplete || texts.includes('') || texts.length > operands.length) {
     throw new UsageError(`Give ${operands.join(' and ')}, and nothing else but options.`);
   }
   const parsed = Object.entries(options).map(([name, parse]) => {
@@ -139,7 +139,7 @@ export function parseArguments<
   });
   return {
     options: Object.fromEntries(parsed) as ParsedOptions<Options>,
-    operands: texts as ParsedOperands<Operands>,
+    operands: operands.map((_, index) => texts[index] ?? '') as ParsedOperands<Operands>,
   };
 }
 

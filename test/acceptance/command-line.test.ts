@@ -13,6 +13,7 @@ it.each([
   ['backup x --keep 0', '--keep must be a number from 1'],
   ['restore', 'Give <file>'],
   ['user', 'Give one of these commands: `user list`, '],
+  ['audit ', 'Give [npub | key | name]'],
   ['trap', 'Unknown command: trap'],
 ])('rejects `nutpost %s` with exit code 2 and prints the usage', async (line, problem) => {
   const { code, stdout, stderr } = await runNutpostCommand(line.split(' '), {});
