@@ -25,13 +25,10 @@ export async function runPostgresProgram(
   args: readonly string[],
 ): Promise<void> {
   // A pooler that shares connections, to which `url` may lead, breaks the session that these programs need.
-  const address = toLibpqUrl(listenUrl ?? url);
-  const { password } = address;
-  // All users of the machine can see the arguments of a process.
-  address.password = '';
-  const env = withPostgresPassword(decodeURIComponent(password));
+  const address = toLibpqAddress(listenUrl ?? url);
+  const env = withPostgresPassword(address.password);
   try {
-    await run(program, [`--dbname=${address.href}`, ...args], { env });
+    await run(program, [`--dbname=${address.url}`, ...args], { env });
   } catch (error) {
     const { stderr, message } = error as Error & { stderr?: string };
     throw new OperatorError(`${program} failed: ${(stderr || message).trim()}`);
@@ -44,9 +41,11 @@ const SHARED_PARAMETERS = [
   ...['sslmode', 'sslrootcert', 'sslcert', 'sslkey'],
 ];
 
-/** Translates a URL for Node's driver. */
-export function toLibpqUrl(url: string): URL {
+/** Translates a URL for Node's driver. Separates the password: all users can see the arguments of a process. */
+export function toLibpqAddress(url: string): { url: string; password: string } {
   const address = new URL(url);
+  const password = address.searchParams.get('password') ?? decodeURIComponent(address.password);
+  address.password = '';
   const parameters = [...address.searchParams].filter(([name]) => SHARED_PARAMETERS.includes(name));
   const { sslmode, sslrootcert } = Object.fromEntries(parameters);
   if (sslmode === 'verify-full' && sslrootcert === undefined) {
@@ -58,5 +57,5 @@ export function toLibpqUrl(url: string): URL {
     return `${name}=${encodeURIComponent(translated)}`;
   });
   address.search = texts.join('&');
-  return address;
+  return { url: address.href, password };
 }

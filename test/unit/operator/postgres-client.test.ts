@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { toLibpqUrl } from '../../../src/operator/backup/postgres-client.ts';
+import { toLibpqAddress } from '../../../src/operator/backup/postgres-client.ts';
 
 it.each([
   ['', ''],
@@ -12,5 +12,16 @@ it.each([
   ['?options=-c%20work_mem%3D8MB', '?options=-c%20work_mem%3D8MB'],
 ])('translates the parameters %s of a database URL for pg_dump', (parameters, translated) => {
   const url = 'postgresql://user@db:5432/nutpost';
-  expect(toLibpqUrl(`${url}${parameters}`).href).toBe(`${url}${translated}`);
+  expect(toLibpqAddress(`${url}${parameters}`)).toEqual({
+    url: `${url}${translated}`,
+    password: '',
+  });
 });
+
+it.each(['postgresql://user:p%40ss@db/nutpost', 'postgresql://user@db/nutpost?password=p%40ss'])(
+  'separates the password from the URL %s, because all users can see the arguments of a process',
+  (url) => {
+    const expected = { url: 'postgresql://user@db/nutpost', password: 'p@ss' };
+    expect(toLibpqAddress(url)).toEqual(expected);
+  },
+);
