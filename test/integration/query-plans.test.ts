@@ -1,7 +1,7 @@
 import { CompiledQuery, createQueryId, type RootOperationNode, sql } from 'kysely';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { type Database, openDatabase } from '../../src/database/database.ts';
-import { deleteOldRows } from '../../src/database/retention-store.ts';
+import { deleteOldRows, TABLES_WITH_RETENTION } from '../../src/database/retention-store.ts';
 import { type Tx, transaction } from '../../src/database/transaction.ts';
 import {
   countPendingDeliveries,
@@ -77,7 +77,7 @@ const RELAY_URL = 'wss://relay.example';
  * contains only pending deliveries.
  */
 const FULL_SCAN =
-  /^SCAN (quotes|users|usernames|mints|quote_events|earlier|zap_receipts|zap_receipt_deliveries|delivery|notification_channels|notifications)\b(?! .* zap_receipt_deliveries_due)/;
+  /^SCAN (quotes|users|usernames|mints|quote_events|earlier|zap_receipts|zap_receipt_deliveries|delivery|notification_channels|notifications|username_purchases|audit_events)\b(?! .* zap_receipt_deliveries_due)/;
 
 const SENT_MESSAGE = buildSentMessage({ isDelivered: false, isDisabled: true });
 
@@ -148,7 +148,6 @@ const CALLS: [name: string, call: StoreCall][] = [
   ['finds the earliest due notification', (tx) => findEarliestDueNotification(tx)],
   ['lists the channels of a recipient', (tx) => listChannels(tx, pubkey)],
   ['lists the notifications of a payment', (tx) => listNotificationsOfQuote(tx, 1)],
-  ['deletes old notifications', (tx) => deleteOldRows(tx, 'notifications', 1_000)],
   ['finds an invoice by its verify token', (tx) => findQuoteByVerifyToken(tx, 'token')],
   ['lists watched mints', (tx) => listWatchedMints(tx)],
   ['lists new quotes', (tx) => listWatchedAfter(tx, QUOTE_COUNT - 10, 1_000)],
@@ -166,11 +165,8 @@ const CALLS: [name: string, call: StoreCall][] = [
     'finds changes since a time',
     (tx) => listUpdatesSince(tx, QUOTE_COUNT, { pubkeys: [pubkey], nowMs: 1 }),
   ],
-  ['deletes unused mints', (tx) => deleteOldRows(tx, 'mints', 1_000)],
-  ['deletes old events', (tx) => deleteOldRows(tx, 'quote_events', 1_000)],
   ['finds zap requests', (tx) => findZapRequests(tx, [1, 2])],
   ['finds the receipt of a quote', (tx) => findReceiptOfQuote(tx, 1)],
-  ['deletes old zap receipts', (tx) => deleteOldRows(tx, 'zap_receipts', 1_000)],
   ['finds used zap requests', (tx) => findUsedZapRequests(tx, ['a', 'b'])],
   [
     'counts the recent zap receipts of recipients',
@@ -190,6 +186,10 @@ const CALLS: [name: string, call: StoreCall][] = [
   ["searches a recipient's payments", (tx) => searchQuotes(tx, pubkey, 'paid', FILTER, 10)],
   ["searches a recipient's unpaid quotes", (tx) => searchQuotes(tx, pubkey, 'unpaid', FILTER, 10)],
   ["traces a recipient's open quotes", (tx) => searchQuotes(tx, pubkey, 'unpaid', null, 10)],
+  ...TABLES_WITH_RETENTION.map((table): [string, StoreCall] => [
+    `deletes old rows of ${table}`,
+    (tx) => deleteOldRows(tx, table, 1_000),
+  ]),
 ];
 
 describe.skipIf(isPostgres)('SQLite', () => {
