@@ -116,8 +116,8 @@ export class MintClient {
       body: { quotes: [...ids] },
       maxResponseBytes: MAX_QUOTE_RESPONSE_BYTES + ids.size * 2 * 1024,
       parse: (quotes) => {
-        // Longer lists are not parsed, because it takes time.
-        if (!Array.isArray(quotes) || quotes.length > ids.size) {
+        // A mint may repeat quotes. Longer lists are not parsed, because it takes time.
+        if (!Array.isArray(quotes) || quotes.length > 2 * ids.size) {
           return null;
         }
         const observations = quotes

@@ -228,8 +228,8 @@ describe('MintClient.readQuote and MintClient.checkQuotes', () => {
   });
 
   it.each([
-    [1, 'found'],
-    [2, 'unavailable'],
+    [2, 'found'],
+    [3, 'unavailable'],
   ])('treats a batch response that repeats one state %i times as %s', async (times, outcome) => {
     const states = Array(times).fill({ quote: 'a', state: 'PAID' });
     const mintUrl = await startServerWithResponse(JSON.stringify(states));
