@@ -52,16 +52,11 @@ function isPushService(site: string): boolean {
   return PUSH_SERVICE_SITES.includes(site);
 }
 
-/**
- * Computes the state of a channel after a message.
- *
- * @param options.isRepeated whether the message was sent before
- * @param options.isBehind whether more is due than fits into the message
- */
+/** Computes the state of a channel after a message. @param isBehind whether more is due than fits into a message */
 export function computeChannelUpdate(
   { failingSinceMs, lastAttemptAtMs }: Pick<DueChannel, 'failingSinceMs' | 'lastAttemptAtMs'>,
   result: DeliveryResult,
-  { nowMs, isRepeated, isBehind }: { nowMs: number; isRepeated: boolean; isBehind: boolean },
+  { nowMs, isBehind }: { nowMs: number; isBehind: boolean },
 ): ChannelUpdate {
   if (result.outcome === 'delivered') {
     const pauseMs = isBehind ? 0 : NOTIFICATION_LIMITS.pauseMs;
@@ -78,11 +73,8 @@ export function computeChannelUpdate(
   const isDisabled =
     result.outcome === 'gone' || failingForMs >= NOTIFICATION_LIMITS.disableAfterMs;
   const retryAfterMs = result.outcome === 'failed' ? result.retryAfterMs : 0;
-  // If the channel has accepted others meanwhile, it is not repeated more often than they are sent.
-  const minDelayMs = isRepeated && failingForMs === 0 ? NOTIFICATION_LIMITS.pauseMs : 0;
-  const delayMs = Math.max(computeRetryDelayMs(failingForMs), retryAfterMs, minDelayMs);
   return {
-    notBeforeMs: nowMs + delayMs,
+    notBeforeMs: nowMs + Math.max(computeRetryDelayMs(failingForMs), retryAfterMs),
     failingSinceMs: outageStartMs,
     lastError: result.text,
     isDisabled,

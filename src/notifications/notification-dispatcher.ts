@@ -139,8 +139,7 @@ export class NotificationDispatcher {
     const result = await sendMessage(this.#context, channel, message);
     onSent(channel.kind, result.outcome);
     const nowMs = clock();
-    const isRepeated = message.notifications.some(({ messageId }) => messageId !== null);
-    const update = computeChannelUpdate(channel, result, { nowMs, isRepeated, isBehind });
+    const update = computeChannelUpdate(channel, result, { nowMs, isBehind });
     const sent = {
       ...update,
       messageId: message.id,

@@ -146,21 +146,12 @@ export interface DueNotification {
   hasReachedSocket: 0 | 1;
 }
 
-/**
- * Lists due notifications of a channel: first those of a message that a process was sending when it died, then new ones,
- * so that a message that is always refused does not hold up the others, and then those of the message that failed longest
- * ago. New ones are last if several messages have failed: after an outage, they become a single one.
- */
+/** Lists due notifications of a channel: first those of a message that was not delivered, then the oldest. */
 export async function listDueNotifications(
   db: Db,
   channelId: string,
   nowMs: number,
 ): Promise<DueNotification[]> {
-  const failed = sql`filter (where last_attempt_at is not null) over ()`;
-  const order = sql`
-    case when due.message_id is null and due.have_several_failed then 1 else 0 end,
-    coalesce(due.last_attempt_at, 0), due.message_id is null, due.message_id, due.due_at, due.id
-  `;
   const { rows } = await sql<DueNotification>`
     select due.id, event, due_at as "dueAtMs", give_up_at as "giveUpAtMs",
       message_id as "messageId", quotes.id as "quoteRowId", amount_sat as "amountSat",
@@ -172,13 +163,10 @@ export async function listDueNotifications(
         where quote_events.quote = quotes.id and kind = 'update_sent'
       ) then 1 else 0 end as "hasReachedSocket"
     from (
-      select * from (
-        select *, min(message_id) ${failed} < max(message_id) ${failed} as have_several_failed
-        from notifications where channel = ${channelId} and due_at <= ${nowMs}
-      ) as due
-      order by ${order} limit ${NOTIFICATION_LIMITS.maxPerMessage}
+      select * from notifications where channel = ${channelId} and due_at <= ${nowMs}
+      order by message_id is null, message_id, due_at, id limit ${NOTIFICATION_LIMITS.maxPerMessage}
     ) as due join quotes on quotes.id = due.quote
-    order by ${order}
+    order by message_id is null, message_id, due_at, due.id
   `.execute(db);
   return rows;
 }

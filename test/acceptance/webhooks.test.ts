@@ -160,28 +160,6 @@ it('repeats a webhook with the same id until it is accepted', async () => {
   expect(metrics.sumSeries('nutpost_notifications_total', failed)).toBe(3);
 });
 
-it('sends webhooks of later payments although one is refused', async () => {
-  const { url, webhooks } = await startWebhookReceiver((body) => ({
-    status: body.includes('fatal') ? 500 : 204,
-  }));
-  const wallet = environment.newWallet();
-  const { secret } = await addWebhook(wallet, { url });
-  await pay(wallet, 'amount=21000&comment=fatal');
-  clock.advance(DELAY_MS);
-  const refused = await webhooks.next();
-  await waitForChannel(wallet, ({ problem }) => problem === 'HTTP 500');
-  for (const amount of [22, 23]) {
-    await pay(wallet, `amount=${amount}000`);
-    clock.advance(MINUTE_MS);
-    expect(verify(await webhooks.next(), secret).data).toMatchObject({ amount });
-    await waitForChannel(wallet, ({ problem }) => problem === undefined);
-    clock.advance(MINUTE_MS);
-    const repeated = await webhooks.next();
-    expect(repeated.headers['webhook-id']).toBe(refused.headers['webhook-id']);
-    await waitForChannel(wallet, ({ problem }) => problem === 'HTTP 500');
-  }
-});
-
 it('makes one webhook of a burst of payments', async () => {
   const { url, webhooks } = await startWebhookReceiver();
   const wallet = environment.newWallet();

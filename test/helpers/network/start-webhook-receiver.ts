@@ -20,14 +20,14 @@ type Answer = { status: number; headers?: Record<string, string>; body?: string 
 
 /** A server that queues the webhooks it receives. `answer` decides its response to each, perhaps later. */
 export async function startWebhookReceiver(
-  answer: (body: string) => Answer | Promise<Answer> = () => ({ status: 204 }),
+  answer: () => Answer | Promise<Answer> = () => ({ status: 204 }),
 ) {
   const webhooks = new AsyncQueue<ReceivedWebhook>();
   const server = createServer((request, response) => {
     void text(request).then(async (body) => {
       const { url: path = '', headers: received } = request;
       webhooks.push({ path, headers: received as Record<string, string>, body });
-      const chosen = await answer(body);
+      const chosen = await answer();
       if (chosen !== 'never') {
         response.writeHead(chosen.status, chosen.headers ?? {}).end(chosen.body);
       }

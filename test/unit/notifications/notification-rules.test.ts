@@ -138,17 +138,14 @@ describe('selectMessage', () => {
 
 describe('computeChannelUpdate', () => {
   const failed = { outcome: 'failed', text: 'HTTP 500', retryAfterMs: 0 } as const;
-  const compute = (
-    failingForMs: number | null,
-    { retryAfterMs = 0, sinceLastAttemptMs = 0, isRepeated = failingForMs !== null } = {},
-  ) =>
+  const compute = (failingForMs: number | null, retryAfterMs = 0, sinceLastAttemptMs = 0) =>
     computeChannelUpdate(
       {
         failingSinceMs: failingForMs === null ? null : NOW_MS - failingForMs,
         lastAttemptAtMs: NOW_MS - sinceLastAttemptMs,
       },
       { ...failed, retryAfterMs },
-      { nowMs: NOW_MS, isRepeated, isBehind: false },
+      { nowMs: NOW_MS, isBehind: false },
     );
 
   it('backs off for a tenth of the outage, from 2 seconds to an hour, or for as long as the server asks', () => {
@@ -156,17 +153,13 @@ describe('computeChannelUpdate', () => {
       (failingForMs) => (compute(failingForMs).notBeforeMs - NOW_MS) / SECOND_MS,
     );
     expect(pauses).toEqual([2, 6, 360, 3_600]);
-    expect(compute(null, { retryAfterMs: HOUR_MS }).notBeforeMs).toBe(NOW_MS + HOUR_MS);
-  });
-
-  it('pauses for a minute if a message is refused although the channel has accepted others', () => {
-    expect(compute(null, { isRepeated: true }).notBeforeMs).toBe(NOW_MS + MINUTE_MS);
+    expect(compute(null, HOUR_MS).notBeforeMs).toBe(NOW_MS + HOUR_MS);
   });
 
   it('disables a channel after a week of failures, unless nothing was sent for days', () => {
     expect(compute(7 * DAY_MS - 1).isDisabled).toBe(false);
     expect(compute(7 * DAY_MS).isDisabled).toBe(true);
-    expect(compute(30 * DAY_MS, { sinceLastAttemptMs: 2 * DAY_MS + 1 })).toMatchObject({
+    expect(compute(30 * DAY_MS, 0, 2 * DAY_MS + 1)).toMatchObject({
       isDisabled: false,
       failingSinceMs: NOW_MS,
     });
@@ -179,8 +172,7 @@ describe('computeChannelUpdate', () => {
       [false, MINUTE_MS],
       [true, 0],
     ] as const) {
-      const options = { nowMs: NOW_MS, isRepeated: false, isBehind };
-      expect(computeChannelUpdate(channel, delivered, options)).toEqual({
+      expect(computeChannelUpdate(channel, delivered, { nowMs: NOW_MS, isBehind })).toEqual({
         notBeforeMs: NOW_MS + pauseMs,
         failingSinceMs: null,
         lastError: null,
