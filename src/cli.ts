@@ -9,6 +9,8 @@ import {
   type Command,
   type CommandResult,
   defineCommand,
+  formatUsage,
+  JSON_HINT,
   type OptionParsers,
   parseArguments,
   parseOrExplain,
@@ -29,8 +31,8 @@ import { VERSION } from './version.ts';
 
 const migrateCommand = defineCommand({
   name: 'migrate',
-  usage: '  migrate  applies missing database migrations and exits; --json for scripts\n',
-  parse: () => async (config: Config, io) => {
+  description: 'applies missing database migrations and exits',
+  run: async (config: Config, _options, _operands, io) => {
     const onProgress = (line: string) => io.reportProgress(line);
     const database = await openDatabase(config.database, () => undefined, onProgress);
     await database.close();
@@ -39,17 +41,20 @@ const migrateCommand = defineCommand({
   },
 });
 
-const SERVE_USAGE =
-  '  serve    runs the service with the settings of the environment (see .env.example)\n';
-const DEMO_USAGE = `  demo     demonstrates a payment with a test mint, step by step; --keep keeps it running,
-           --port <number> sets the port of the service; the payment server uses the next port
-`;
-const VERSION_USAGE = `  --version
-           prints the version
-`;
+const SERVE_USAGE = formatUsage(
+  'serve',
+  'runs the service with the settings of the environment (see .env.example)',
+);
+const DEMO_USAGE = formatUsage(
+  'demo',
+  'demonstrates a payment with a test mint, step by step; --keep keeps it running, --port <number> sets the port of the service; the payment server uses the next port',
+);
+const VERSION_USAGE = formatUsage('--version', 'prints the version');
 const USAGE = `Usage: nutpost <command>
 
-${SERVE_USAGE}${migrateCommand.usage}${configCommand.usage}${COMMANDS_USAGE}${restoreCommand.usage}${DEMO_USAGE}${VERSION_USAGE}`;
+${SERVE_USAGE}${migrateCommand.usage}${configCommand.usage}${COMMANDS_USAGE}${restoreCommand.usage}${DEMO_USAGE}${VERSION_USAGE}
+${JSON_HINT}
+`;
 
 const [commandName = 'serve', ...args] = process.argv.slice(2);
 await dispatch(commandName).catch(exitWithError);

@@ -1,6 +1,6 @@
 import { type Kysely, sql, type Transaction } from 'kysely';
 import type { DatabaseSchema } from './schema.ts';
-import { jsonRows } from './sql.ts';
+import { isSqlite, jsonRows } from './sql.ts';
 
 export type Db = Kysely<DatabaseSchema>;
 
@@ -29,13 +29,27 @@ export async function tryTransaction(db: Db, work: (tx: Tx) => Promise<boolean>)
   }
 }
 
-/** Runs `work`, which may only read. All of its reads see the database as it is at the first one. Blocks no writers. */
+/**
+ * Runs `work`, which may only read, for as long as it takes. All of its reads see the database as it is at the first one.
+ * Blocks no writers.
+ */
 export function snapshot<Result>(db: Db, work: (tx: Tx) => Promise<Result>): Promise<Result> {
   return db
     .transaction()
     .setIsolationLevel('repeatable read')
     .setAccessMode('read only')
-    .execute(work);
+    .execute(async (tx) => {
+      await disableTimeouts(tx);
+      return work(tx);
+    });
+}
+
+/** Allows long statements, and long waits for input or output between them. */
+export async function disableTimeouts(tx: Tx): Promise<void> {
+  if (!isSqlite(tx)) {
+    await sql`set local statement_timeout = 0`.execute(tx);
+    await sql`set local idle_in_transaction_session_timeout = 0`.execute(tx);
+  }
 }
 
 /** Sends notifications to all listening processes when `tx` commits. Each payload must have less than 8,000 bytes. */

@@ -8,22 +8,17 @@ import { parseUserIdentifier } from './user-command.ts';
 
 export const auditCommand = defineCommand({
   name: 'audit',
-  usage: `  audit [npub | key | name] [--since <time>]
-           lists who changed what in the last year, the newest change first, of all users or of one
-           user or name; --limit <number> lists more than 50, --page continues a list, --json is
-           for scripts
-`,
+  synopsis: '[npub | key | name] [--since <time>]',
+  description:
+    'lists who changed what in the last year, the newest change first, of all users or of one user or name; --limit <number> lists more than 50, --page continues a list',
   options: { limit: parseLimit, page: parsePageId, since: parseTime },
-  operands: ['[npub | key | name]'],
-  parse: ({ limit: givenLimit, page: beforeId, since: sinceMs }, [text]) => {
-    const limit = givenLimit ?? 50;
-    const identifier = text === '' ? null : parseUserIdentifier(text);
-    return async ({ db, clock }) => {
-      const about = identifier && (await findSubject(db, identifier));
-      const rows = await listAuditEvents(db, { about, sinceMs, beforeId }, limit + 1);
-      const page = { name: 'events', limit, nowMs: clock() };
-      return reportPage(rows, page, ({ id }) => `${id}`, eventToLines);
-    };
+  operands: [['[npub | key | name]', parseUserIdentifier]],
+  run: async ({ db, clock }, options, [identifier]) => {
+    const { limit, page: beforeId, since: sinceMs } = { ...options, limit: options.limit ?? 50 };
+    const about = identifier && (await findSubject(db, identifier));
+    const rows = await listAuditEvents(db, { about, sinceMs, beforeId }, limit + 1);
+    const page = { name: 'events', limit, nowMs: clock() };
+    return reportPage(rows, page, ({ id }) => `${id}`, eventToLines);
   },
 });
 

@@ -50,38 +50,54 @@ export interface Command<Context = CommandContext> {
 
 interface CommandDefinition<
   Options extends OptionParsers,
-  Operands extends readonly string[],
+  Operands extends OperandParsers,
   Context,
 > {
   name: string;
-  usage: string;
+  /** The arguments in the usage; by default, the operands. */
+  synopsis?: string;
+  description: string;
   options?: Options;
-  /** As in the usage, such as `<file>`. The text of an optional one, such as `[name]`, is empty if it is missing. */
   operands?: Operands;
   /** Called before the database is opened. @throws UsageError */
-  parse: (
+  check?: (options: ParsedOptions<Options>, operands: ParsedOperands<Operands>) => void;
+  run: (
+    context: Context,
     options: ParsedOptions<Options & { json: 'flag' }>,
     operands: ParsedOperands<Operands>,
-  ) => (context: Context, io: CommandIo) => Promise<CommandReport>;
+    io: CommandIo,
+  ) => Promise<CommandReport>;
 }
 
 /** Defines a command, which accepts `--json` beside its own options. */
 export function defineCommand<
   Options extends OptionParsers = Record<never, 'flag'>,
-  const Operands extends readonly string[] = [],
+  const Operands extends OperandParsers = [],
   Context = CommandContext,
 >(definition: CommandDefinition<Options, Operands, Context>): Command<Context> {
-  const { name, usage, options = {} as Options, operands = [] as unknown as Operands } = definition;
+  const { name, description, check, run } = definition;
+  const { options = {} as Options, operands = [] as unknown as Operands } = definition;
+  const { synopsis = operands.map(([label]) => label).join(' ') } = definition;
   return {
     name,
-    usage,
+    usage: formatUsage(`${name} ${synopsis}`.trimEnd(), description),
     parse: (args) => {
       const parsed = parseArguments(args, { ...options, json: 'flag' }, operands);
-      const run = definition.parse(parsed.options, parsed.operands);
-      const isJson = Boolean(parsed.options.json);
-      return async (context, io) => renderReport(await run(context, io), isJson);
+      check?.(parsed.options, parsed.operands);
+      return async (context, io) => {
+        const report = await run(context, parsed.options, parsed.operands, io);
+        return renderReport(report, Boolean(parsed.options.json));
+      };
     },
   };
+}
+
+/** Describes a command in the list of commands. */
+export function formatUsage(command: string, description: string): string {
+  const indent = ' '.repeat(11);
+  const start = command.length <= 8 ? command.padEnd(9) : `${command}\n${indent}`;
+  const lines = description.match(/\S.{0,87}(?= |$)/g) ?? [];
+  return `  ${start}${lines.join(`\n${indent}`)}\n`;
 }
 
 /** The arguments are wrong, or ask for the usage. */
@@ -96,10 +112,14 @@ export class UsageError extends Error {
   }
 }
 
-/** How to parse the text of each option; `flag` for options without one. */
-export type OptionParsers = Readonly<
-  Record<string, 'flag' | ((text: string, option: string) => unknown)>
->;
+/** Parses the text of an argument. `name`: of the option with its dashes, or of the operand, for messages. */
+type ArgumentParser = (text: string, name: string) => unknown;
+
+/** `flag`: the option has no text. */
+export type OptionParsers = Readonly<Record<string, 'flag' | ArgumentParser>>;
+
+/** The names are those in the usage, such as `<file>`. One like `[name]` is optional. */
+type OperandParsers = readonly (readonly [name: string, parse: ArgumentParser])[];
 
 /** A missing option is null, or false if it is a flag. */
 type ParsedOptions<Options extends OptionParsers> = {
@@ -108,14 +128,17 @@ type ParsedOptions<Options extends OptionParsers> = {
     : boolean;
 };
 
-type ParsedOperands<Operands extends readonly string[]> = {
-  readonly [Index in keyof Operands]: string;
+/** A missing operand is null. */
+type ParsedOperands<Operands extends OperandParsers> = {
+  readonly [Index in keyof Operands]:
+    | ReturnType<Operands[Index][1]>
+    | (Operands[Index][0] extends `[${string}` ? null : never);
 };
 
 /** @throws UsageError, or an error of `parseArgs` from node:util */
 export function parseArguments<
   Options extends OptionParsers,
-  const Operands extends readonly string[],
+  const Operands extends OperandParsers,
 >(args: readonly string[], options: Options, operands: Operands) {
   const types = Object.entries(options).map(([name, parser]) => {
     return [name, { type: parser === 'flag' ? 'boolean' : 'string' }] as const;
@@ -126,9 +149,10 @@ export function parseArguments<
     allowPositionals: operands.length > 0,
   });
   const texts = positionals.map((text) => text.trim());
-  const isIncomplete = operands.slice(texts.length).some((name) => name.startsWith('<'));
+  const isIncomplete = operands.slice(texts.length).some(([name]) => name.startsWith('<'));
   if (isIncomplete || texts.includes('') || texts.length > operands.length) {
-    throw new UsageError(`Give ${operands.join(' and ')}, and nothing else but options.`);
+    const names = operands.map(([name]) => name).join(' and ');
+    throw new UsageError(`Give ${names}, and nothing else but options.`);
   }
   const parsed = Object.entries(options).map(([name, parse]) => {
     const value = values[name];
@@ -139,13 +163,16 @@ export function parseArguments<
   });
   return {
     options: Object.fromEntries(parsed) as ParsedOptions<Options>,
-    operands: operands.map((_, index) => texts[index] ?? '') as ParsedOperands<Operands>,
+    operands: operands.map(([name, parse], index) => {
+      const text = texts[index];
+      return text === undefined ? null : parse(text, name);
+    }) as ParsedOperands<Operands>,
   };
 }
 
 /** @throws UsageError with what to print, for `--help` and for wrong arguments */
 export function parseOrExplain<T>(usageLines: string, args: readonly string[], parse: () => T): T {
-  const text = `Usage: nutpost <command>\n\n${usageLines}`;
+  const text = `Usage: nutpost <command>\n\n${usageLines}\n${JSON_HINT}\n`;
   if (args.includes('--help') || args.includes('-h')) {
     throw new UsageError('', { exitCode: 0, stdout: text, stderr: '' });
   }
@@ -161,6 +188,9 @@ export function parseOrExplain<T>(usageLines: string, args: readonly string[], p
     throw error;
   }
 }
+
+/** The last line of each usage. */
+export const JSON_HINT = 'All commands except serve and demo accept --json, for scripts.';
 
 /** Returns the npub of a key in hex, and any other text unchanged. 64 hexadecimal digits are always a key. */
 export function encodeHexKey(text: string): string {

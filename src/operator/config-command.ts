@@ -6,10 +6,9 @@ import { type CommandReport, defineCommand } from './command.ts';
 
 export const configCommand = defineCommand({
   name: 'config',
-  usage: `  config   prints the value of each setting and where it comes from, with fingerprints of secrets; --json
-           for scripts
-`,
-  parse: () => reportSettings,
+  description:
+    'prints the value of each setting and where it comes from, with fingerprints of secrets',
+  run: reportSettings,
 });
 
 async function reportSettings(config: Config): Promise<CommandReport> {

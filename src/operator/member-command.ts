@@ -10,66 +10,52 @@ import { formatTime, pubkeyToText } from './format.ts';
 import { NOTE_PATTERN, parseIntegerFrom, parseNote } from './options.ts';
 import { reportUsers, USER_PAGE_OPTIONS } from './user-list.ts';
 
-const KEY = '<npub | key>';
+const KEY = ['<npub | key>', String] as const;
 
 export const memberCommands = [
   defineCommand({
     name: 'member add',
-    usage: `  member add <npub | key> [--name <name>] [--note <text>]
-           makes a key a member, who can be paid with RECIPIENTS=members, and gives it a name
-`,
-    options: { name: (name: string) => name, note: parseNote },
+    synopsis: '<npub | key> [--name <name>] [--note <text>]',
+    description:
+      'makes a key a member, who can be paid with RECIPIENTS=members, and gives it a name',
+    options: { name: String, note: parseNote },
     operands: [KEY],
-    parse: ({ name, note }, [npub]) => {
+    run: (context, { name, note }, [npub]) => {
       const rows = [{ npub, name: name ?? '', note: note ?? '' }];
-      return (context) => changeMembers(context, 'add', rows, true);
+      return changeMembers(context, 'add', rows, true);
     },
   }),
   defineCommand({
     name: 'member remove',
-    usage: `  member remove <npub | key>
-           ends a membership: there are no new payments, and earlier ones can be collected
-`,
+    description: 'ends a membership: there are no new payments, and earlier ones can be collected',
     operands: [KEY],
-    parse:
-      (_, [npub]) =>
-      (context) =>
-        changeMembers(context, 'remove', [{ npub }], true),
+    run: (context, _, [npub]) => changeMembers(context, 'remove', [{ npub }], true),
   }),
   defineCommand({
     name: 'member list',
-    usage: `  member list
-           lists the members, with the options of \`user list\`
-`,
+    description: 'lists the members, with the options of `user list`',
     options: USER_PAGE_OPTIONS,
-    parse: (page) => (context) => reportUsers(context, MEMBERS, page),
+    run: (context, page) => reportUsers(context, MEMBERS, page),
   }),
   defineCommand({
     name: 'member import',
-    usage: `  member import <file> [--apply]
-           checks lines with npub, name and note, which the first line names; the file - is
-           standard input; --apply adds all of them, or none if a line has a problem
-`,
+    synopsis: '<file> [--apply]',
+    description:
+      'checks lines with npub, name and note, which the first line names; the file - is standard input; --apply adds all of them, or none if a line has a problem',
     options: { apply: 'flag' },
-    operands: ['<file>'],
-    parse:
-      ({ apply }, [file]) =>
-      async (context, io) => {
-        const rows = await readCsv(file, io, ['npub', 'name', 'note']);
-        return changeMembers(context, 'add', rows, apply);
-      },
+    operands: [['<file>', String]],
+    run: async (context, { apply }, [file], io) => {
+      const rows = await readCsv(file, io, ['npub', 'name', 'note']);
+      return changeMembers(context, 'add', rows, apply);
+    },
   }),
   defineCommand({
     name: 'member invite',
-    usage: `  member invite [--note <text>] [--days <number>]
-           prints a link with which one person becomes a member, within 14 days or as many as
-           given. All of these commands accept --json, for scripts
-`,
+    synopsis: '[--note <text>] [--days <number>]',
+    description:
+      'prints a link with which one person becomes a member, within 14 days or as many as given',
     options: { note: parseNote, days: parseIntegerFrom(1, 999) },
-    parse:
-      ({ note, days }) =>
-      (context) =>
-        invite(context, note, days ?? 14),
+    run: (context, { note, days }) => invite(context, note, days ?? 14),
   }),
 ];
 

@@ -16,10 +16,9 @@ const parseState = parseChoice(...PAID_STATES);
 
 export const paymentsCommand = defineCommand({
   name: 'payments',
-  usage: `  payments [--since <time>] [--min <sat>] [--mint <URL>] [--state PAID | INFLIGHT | ISSUED]
-           lists the payments to all recipients, the newest first; --limit <number> lists more of
-           them than 50, --page continues a list, --json is for scripts
-`,
+  synopsis: '[--since <time>] [--min <sat>] [--mint <URL>] [--state PAID | INFLIGHT | ISSUED]',
+  description:
+    'lists the payments to all recipients, the newest first; --limit <number> lists more of them than 50, --page continues a list',
   options: {
     limit: parseLimit,
     page: parsePageId,
@@ -28,25 +27,23 @@ export const paymentsCommand = defineCommand({
     mint: parseMintUrl,
     state: parseState,
   },
-  parse: ({ limit: givenLimit, page: beforeId, since, min, mint, state }) => {
+  run: async ({ db, clock }, { limit: givenLimit, page: beforeId, since, min, mint, state }) => {
     const limit = givenLimit ?? 50;
     const filter = { sinceMs: since, minSat: min, mintUrl: mint, state, beforeId };
-    return async ({ db, clock }) => {
-      const rows = await listPayments(db, filter, limit + 1);
-      // Without the ids of unlocked quotes, which are as good as money.
-      const payments = rows.map(({ recipientName, ...quote }) => {
-        return { id: quote.id, recipientName, ...redactQuote(quote, false) };
-      });
-      return reportPage(
-        payments,
-        { name: 'payments', limit, nowMs: clock() },
-        ({ id }) => `${id}`,
-        (payment) => {
-          const text = quoteToText(payment, payment.paidAtMs ?? payment.createdAtMs).trimStart();
-          const recipient = pubkeyToText(payment.pubkey, payment.recipientName);
-          return `${text}  ${recipient}  ${payment.mintUrl}`;
-        },
-      );
-    };
+    const rows = await listPayments(db, filter, limit + 1);
+    // Without the ids of unlocked quotes, which are as good as money.
+    const payments = rows.map(({ recipientName, ...quote }) => {
+      return { id: quote.id, recipientName, ...redactQuote(quote, false) };
+    });
+    return reportPage(
+      payments,
+      { name: 'payments', limit, nowMs: clock() },
+      ({ id }) => `${id}`,
+      (payment) => {
+        const text = quoteToText(payment, payment.paidAtMs ?? payment.createdAtMs).trimStart();
+        const recipient = pubkeyToText(payment.pubkey, payment.recipientName);
+        return `${text}  ${recipient}  ${payment.mintUrl}`;
+      },
+    );
   },
 });

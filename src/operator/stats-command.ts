@@ -1,5 +1,4 @@
 import { snapshot } from '../database/transaction.ts';
-import { disableTimeouts } from './archive/archive-store.ts';
 import { defineCommand } from './command.ts';
 import { formatNumber } from './format.ts';
 import { parseChoice, parseTime } from './options.ts';
@@ -9,28 +8,22 @@ const parseUnit = parseChoice('day', 'month');
 
 export const statsCommand = defineCommand({
   name: 'stats',
-  usage: `  stats [--by day | month] [--since <time>] [--csv]
-           counts payments, sats, recipients and mints by day (default: of 30 days) or by month
-           (default: of 12 months), in UTC; --csv is for spreadsheets, --json for scripts
-`,
+  synopsis: '[--by day | month] [--since <time>] [--csv]',
+  description:
+    'counts payments, sats, recipients and mints by day (default: of 30 days) or by month (default: of 12 months), in UTC; --csv is for spreadsheets',
   options: { csv: 'flag', by: parseUnit, since: parseTime },
-  parse:
-    ({ csv, by, since }) =>
-    async ({ db, clock }) => {
-      const nowMs = clock();
-      const unit = by ?? 'day';
-      const sinceMs = since ?? findFirstPeriod(unit, new Date(nowMs));
-      const stats = await snapshot(db, async (tx) => {
-        await disableTimeouts(tx);
-        return readStats(tx, unit, sinceMs);
-      });
-      // A spreadsheet adds up the rows itself.
-      const toCsv = (row: PeriodStats) => COLUMNS.map((name) => row[name]).join();
-      const lines = csv
-        ? [COLUMNS.join(), ...stats.slice(0, -1).map(toCsv)]
-        : [COLUMNS.map(pad).join('  '), ...stats.map(toLine)];
-      return { isSuccess: true, json: { nowMs, sinceMs, stats }, lines };
-    },
+  run: async ({ db, clock }, { csv, by, since }) => {
+    const nowMs = clock();
+    const unit = by ?? 'day';
+    const sinceMs = since ?? findFirstPeriod(unit, new Date(nowMs));
+    const stats = await snapshot(db, (tx) => readStats(tx, unit, sinceMs));
+    // A spreadsheet adds up the rows itself.
+    const toCsv = (row: PeriodStats) => COLUMNS.map((name) => row[name]).join();
+    const lines = csv
+      ? [COLUMNS.join(), ...stats.slice(0, -1).map(toCsv)]
+      : [COLUMNS.map(pad).join('  '), ...stats.map(toLine)];
+    return { isSuccess: true, json: { nowMs, sinceMs, stats }, lines };
+  },
 });
 
 const COLUMNS = ['period', 'payments', 'sat', 'recipients', 'mints'] as const;

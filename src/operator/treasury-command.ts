@@ -22,38 +22,32 @@ import { parseAmountSat, parseMintUrl } from './options.ts';
 export const treasuryCommands = [
   defineCommand({
     name: 'treasury',
-    usage: `  treasury shows the earnings from usernames, what can be withdrawn, and open purchases
-`,
-    parse: () => withTreasury(reportOverview),
+    description: 'shows the earnings from usernames, what can be withdrawn, and open purchases',
+    run: (context) => withTreasury(context, reportOverview),
   }),
   defineCommand({
     name: 'treasury withdraw',
-    usage: `  treasury withdraw [--amount <sat>] [--mint <url>]
-           prints a cashuB token of all ecash at the mint (at most the 500 largest proofs), or of
-           exactly --amount if stored proofs add up to it
-`,
+    synopsis: '[--amount <sat>] [--mint <url>]',
+    description:
+      'prints a cashuB token of all ecash at the mint (at most the 500 largest proofs), or of exactly --amount if stored proofs add up to it',
     options: { amount: parseAmountSat, mint: parseMintUrl },
-    parse: ({ amount: amountSat, mint: mintUrl, json }) =>
-      withTreasury(async (treasury) => {
+    run: (context, { amount: amountSat, mint: mintUrl, json }) =>
+      withTreasury(context, async (treasury) => {
         const result = await withdrawFromTreasury(treasury, { mintUrl, amountSat });
         return reportToken(result, withdrawalToLines(result), json);
       }),
   }),
   defineCommand({
     name: 'treasury withdrawals',
-    usage: `  treasury withdrawals
-           lists withdrawals
-`,
-    parse: () => withTreasury(reportWithdrawals),
+    description: 'lists withdrawals',
+    run: (context) => withTreasury(context, reportWithdrawals),
   }),
   defineCommand({
     name: 'treasury token',
-    usage: `  treasury token <id>
-           prints the token of a withdrawal again. All four accept --json, for scripts
-`,
-    operands: ['<id>'],
-    parse: ({ json }, [id]) =>
-      withTreasury(async (treasury) => {
+    description: 'prints the token of a withdrawal again',
+    operands: [['<id>', String]],
+    run: (context, { json }, [id]) =>
+      withTreasury(context, async (treasury) => {
         const withdrawal = await readWithdrawalToken(treasury, id);
         if (withdrawal === null) {
           const text = 'No withdrawal has this id; `nutpost treasury withdrawals` lists all ids.';
@@ -65,13 +59,14 @@ export const treasuryCommands = [
   }),
 ];
 
-function withTreasury(run: (treasury: TreasuryContext) => Promise<CommandReport>) {
-  return async ({ openTreasury }: CommandContext): Promise<CommandReport> => {
-    const treasury = openTreasury();
-    return (await isTreasuryUnused(treasury))
-      ? { isSuccess: false, json: { outcome: 'no_secret' }, lines: [NO_SECRET_TEXT] }
-      : run(treasury);
-  };
+async function withTreasury(
+  { openTreasury }: CommandContext,
+  run: (treasury: TreasuryContext) => Promise<CommandReport>,
+): Promise<CommandReport> {
+  const treasury = openTreasury();
+  return (await isTreasuryUnused(treasury))
+    ? { isSuccess: false, json: { outcome: 'no_secret' }, lines: [NO_SECRET_TEXT] }
+    : run(treasury);
 }
 
 const NO_SECRET_TEXT =

@@ -39,15 +39,14 @@ import { deleteUser, exportUser } from './user-data.ts';
 import { reportUsers, USER_PAGE_OPTIONS } from './user-list.ts';
 import { setUserMint } from './user-mint.ts';
 
-const USER = '<npub | key | name>';
+const USER = ['<npub | key | name>', parseUserIdentifier] as const;
 
 export const userCommands = [
   defineCommand({
     name: 'user list',
-    usage: `  user list [--blocked] [--member] [--uncollected] [--mint <URL>]
-           lists the users, or those that are blocked, are members, have payments that are not
-           collected, or receive at a mint; --limit <number> lists more than 50, --page continues a list
-`,
+    synopsis: '[--blocked] [--member] [--uncollected] [--mint <URL>]',
+    description:
+      'lists the users, or those that are blocked, are members, have payments that are not collected, or receive at a mint; --limit <number> lists more than 50, --page continues a list',
     options: {
       ...USER_PAGE_OPTIONS,
       blocked: 'flag',
@@ -55,71 +54,59 @@ export const userCommands = [
       uncollected: 'flag',
       mint: parseMintUrl,
     },
-    parse: ({ blocked, member, uncollected, mint, ...page }) => {
+    run: (context, { blocked, member, uncollected, mint, ...page }) => {
       const filter = {
-        isBlocked: blocked,
-        isMember: member,
-        isUncollected: uncollected,
-        mintUrl: mint,
+        ...{ isBlocked: blocked, isMember: member },
+        ...{ isUncollected: uncollected, mintUrl: mint },
       };
-      return (context) => reportUsers(context, filter, page);
+      return reportUsers(context, filter, page);
     },
   }),
   defineCommand({
     name: 'user show',
-    usage: `  user show <npub | key | name>
-           shows the stored data of a user
-`,
+    description: 'shows the stored data of a user',
     operands: [USER],
-    parse: (_, [text]) => withUser(text, showUser),
+    run: withUser(showUser),
   }),
   defineCommand({
     name: 'user export',
-    usage: `  user export <npub | key | name>
-           prints all stored data of a user as JSON. Keep it secret: anyone who has it can take
-           payments that were not collected yet
-`,
+    description:
+      'prints all stored data of a user as JSON. Keep it secret: anyone who has it can take payments that were not collected yet',
     operands: [USER],
-    parse: (_, [text]) => withUser(text, exportUser),
+    run: withUser(exportUser),
   }),
   defineCommand({
     name: 'user delete',
-    usage: `  user delete <npub | key | name> [--apply]
-           shows which data of a user would be deleted, and what is kept for open payments;
-           --apply deletes it
-`,
+    synopsis: '<npub | key | name> [--apply]',
+    description:
+      'shows which data of a user would be deleted, and what is kept for open payments; --apply deletes it',
     options: { apply: 'flag' },
     operands: [USER],
-    parse: ({ apply }, [text]) =>
-      withUser(text, (context, target) => deleteUser(context, target, apply)),
+    run: withUser((context, target, { apply }) => deleteUser(context, target, apply)),
   }),
   defineCommand({
     name: 'user set-mint',
-    usage: `  user set-mint <npub | key | name> <URL>
-           sets the mint of a user's future payments, after the checks that users' changes pass
-`,
-    operands: [USER, '<URL>'],
-    parse: (_, [text, mintUrl]) =>
-      withUser(text, (context, { pubkey }) => setUserMint(context, pubkey, mintUrl)),
+    description:
+      "sets the mint of a user's future payments, after the checks that users' changes pass",
+    operands: [USER, ['<URL>', String]],
+    run: (context, options, [user, mintUrl], io) => {
+      const change = withUser((_, { pubkey }) => setUserMint(context, pubkey, mintUrl));
+      return change(context, options, [user], io);
+    },
   }),
   defineCommand({
     name: 'user block',
-    usage: `  user block <npub | key | name> [--reason <text>]
-           stops new invoices for a user; earlier invoices can still be paid
-`,
+    synopsis: '<npub | key | name> [--reason <text>]',
+    description: 'stops new invoices for a user; earlier invoices can still be paid',
     options: { reason: parseNote },
     operands: [USER],
-    parse: ({ reason }, [text]) =>
-      withUser(text, (context, target) => changeBlock(context, target, 'block', reason)),
+    run: withUser((context, target, { reason }) => changeBlock(context, target, 'block', reason)),
   }),
   defineCommand({
     name: 'user unblock',
-    usage: `  user unblock <npub | key | name>
-           removes the block. All of them accept --json, for scripts
-`,
+    description: 'removes the block',
     operands: [USER],
-    parse: (_, [text]) =>
-      withUser(text, (context, target) => changeBlock(context, target, 'unblock', null)),
+    run: withUser((context, target) => changeBlock(context, target, 'unblock', null)),
   }),
 ];
 
@@ -129,22 +116,30 @@ export interface TargetUser {
   user: StoredUser | null;
 }
 
-/** Runs a command about the user whom a text identifies. */
-function withUser(
-  text: string,
-  run: (context: CommandContext, target: TargetUser, io: CommandIo) => Promise<CommandReport>,
+/** Creates a command about the user whom its operand identifies. */
+function withUser<Options>(
+  run: (
+    context: CommandContext,
+    target: TargetUser,
+    options: Options,
+    io: CommandIo,
+  ) => Promise<CommandReport>,
 ) {
-  const identifier = parseUserIdentifier(text);
-  return async (context: CommandContext, io: CommandIo) => {
+  return async (
+    context: CommandContext,
+    options: Options,
+    [identifier]: readonly [ReturnType<typeof parseUserIdentifier>],
+    io: CommandIo,
+  ) => {
     const { db } = context;
     if (identifier.kind === 'pubkey') {
       const { pubkey } = identifier;
-      return run(context, { pubkey, user: await findUserByPubkey(db, pubkey) }, io);
+      return run(context, { pubkey, user: await findUserByPubkey(db, pubkey) }, options, io);
     }
     const user = await findUserByName(db, identifier.name);
     return user === null
       ? reportUnusedName(db, identifier.name)
-      : run(context, { pubkey: user.pubkey, user }, io);
+      : run(context, { pubkey: user.pubkey, user }, options, io);
   };
 }
 

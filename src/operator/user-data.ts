@@ -1,7 +1,7 @@
-import { snapshot, tryTransaction } from '../database/transaction.ts';
+import { disableTimeouts, snapshot, tryTransaction } from '../database/transaction.ts';
 import { recordAuditEvent } from '../recipients/audit-store.ts';
 import type { StoredUser } from '../recipients/user-store.ts';
-import { disableTimeouts, loadArchiveColumns, readArchivePages } from './archive/archive-store.ts';
+import { loadArchiveColumns, readArchivePages } from './archive/archive-store.ts';
 import type { CommandContext, CommandReport } from './command.ts';
 import { formatCount, formatFields, formatSat, pubkeyToText } from './format.ts';
 import type { CommandIo } from './process-io.ts';
@@ -11,10 +11,10 @@ import { deleteUserData, listUserRows } from './user-data-store.ts';
 export async function exportUser(
   { db }: CommandContext,
   { pubkey }: Pick<StoredUser, 'pubkey'>,
+  _options: unknown,
   io: CommandIo,
 ): Promise<CommandReport> {
   await snapshot(db, async (tx) => {
-    await disableTimeouts(tx);
     const columnsOf = await loadArchiveColumns(tx);
     await io.write(`{\n"pubkey": "${pubkey}"`);
     for (const { table, condition } of listUserRows(pubkey)) {

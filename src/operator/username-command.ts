@@ -22,17 +22,14 @@ import { assignUsername } from './assign-username.ts';
 import { type CommandContext, type CommandReport, defineCommand, UsageError } from './command.ts';
 import { formatFields, formatTime, formatTimeWithDistance } from './format.ts';
 
+const NAME = ['<name>', requireUsername] as const;
+
 export const nameCommands = [
   defineCommand({
     name: 'name show',
-    usage: `  name show <name>
-           shows the owner of a name, or whether it is free
-`,
-    operands: ['<name>'],
-    parse: (_, [text]) => {
-      const name = requireUsername(text);
-      return (context) => showUsername(context, name);
-    },
+    description: 'shows the owner of a name, or whether it is free',
+    operands: [NAME],
+    run: (context, _, [name]) => showUsername(context, name),
   }),
   defineChangeCommand(
     'reserve',
@@ -41,25 +38,24 @@ export const nameCommands = [
   defineChangeCommand('release', 'makes a name free; --in-use takes it away from its owner'),
   defineCommand({
     name: 'name assign',
-    usage: `  name assign <name> <npub | key>
-           gives a name that is free or reserved to a key, free of charge
-  name assign --csv <file> [--apply]
-           checks lines with a name and an npub; the first line is "name,npub", and the file - is
-           standard input; --apply assigns all of them, or none if a line has a problem. All of
-           these commands accept --json, for scripts
-`,
-    options: { csv: (file: string) => file, apply: 'flag' },
-    operands: ['[name]', '[npub | key]'],
-    parse: ({ csv: file, apply }, [name, npub]) => {
-      const isComplete = file === null ? npub !== '' && !apply : name === '';
+    synopsis: '<name> <npub | key> | --csv <file> [--apply]',
+    description:
+      'gives a name that is free or reserved to a key, free of charge; --csv checks lines with a name and an npub, of which the first is "name,npub" (the file - is standard input); --apply assigns all of them, or none if a line has a problem',
+    options: { csv: String, apply: 'flag' },
+    operands: [
+      ['[name]', String],
+      ['[npub | key]', String],
+    ],
+    check: ({ csv, apply }, [name, npub]) => {
+      const isComplete = csv === null ? npub !== null && !apply : name === null;
       if (!isComplete) {
         throw new UsageError('Give one name and one npub or key (hex), or only --csv and a file.');
       }
-      return async (context, io) => {
-        const rows = file === null ? [{ name, npub }] : await readCsv(file, io, ['name', 'npub']);
-        const assign = (tx: Tx, row: object) => assignUsername(tx, context, row);
-        return applyRows(context.db, rows, apply || file === null, assign);
-      };
+    },
+    run: async (context, { csv: file, apply }, [name, npub], io) => {
+      const rows = file === null ? [{ name, npub }] : await readCsv(file, io, ['name', 'npub']);
+      const assign = (tx: Tx, row: object) => assignUsername(tx, context, row);
+      return applyRows(context.db, rows, apply || file === null, assign);
     },
   }),
 ];
@@ -67,13 +63,11 @@ export const nameCommands = [
 function defineChangeCommand(action: 'reserve' | 'release', description: string) {
   return defineCommand({
     name: `name ${action}`,
-    usage: `  name ${action} <name> [--in-use]\n           ${description}\n`,
+    synopsis: '<name> [--in-use]',
+    description,
     options: { 'in-use': 'flag' },
-    operands: ['<name>'],
-    parse: (options, [text]) => {
-      const name = requireUsername(text);
-      return (context) => changeUsername(context, action, name, options['in-use']);
-    },
+    operands: [NAME],
+    run: (context, options, [name]) => changeUsername(context, action, name, options['in-use']),
   });
 }
 

@@ -1,4 +1,11 @@
-import { type Db, notify, snapshot, type Tx, transaction } from '../../database/transaction.ts';
+import {
+  type Db,
+  disableTimeouts,
+  notify,
+  snapshot,
+  type Tx,
+  transaction,
+} from '../../database/transaction.ts';
 import { OperatorError } from '../../errors.ts';
 import { type AuditEvent, recordAuditEvent } from '../../recipients/audit-store.ts';
 import { ALL_RECIPIENTS, RECIPIENT_CHANGES_CHANNEL } from '../../recipients/recipient-directory.ts';
@@ -18,7 +25,6 @@ import {
   archiveWriterSchema,
   clearAndListFilledTables,
   countArchiveRows,
-  disableTimeouts,
   insertArchiveRows,
   loadArchiveColumns,
   lockArchiveTables,
@@ -28,36 +34,29 @@ import {
 
 export const exportCommand = defineCommand({
   name: 'export',
-  usage: `  export   writes all data to standard output, as a backup or for an import elsewhere. Keep it
-           secret: anyone who has it can take payments that were not collected yet; the summary is
-           on standard error, with --json as JSON
-`,
-  parse:
-    () =>
-    async ({ db, clock }, io) => {
-      // Reading a snapshot does not block the service.
-      const rows = await snapshot(db, (tx) => exportArchive(tx, io, clock()));
-      return { ...reportRowCounts('Exported', rows), output: '' };
-    },
+  description:
+    'writes all data to standard output, as a backup or for an import elsewhere. Keep it secret: anyone who has it can take payments that were not collected yet; the summary is on standard error',
+  run: async ({ db, clock }, _options, _operands, io) => {
+    // Reading a snapshot does not block the service.
+    const rows = await snapshot(db, (tx) => exportArchive(tx, io, clock()));
+    return { ...reportRowCounts('Exported', rows), output: '' };
+  },
 });
 
 export const importCommand = defineCommand({
   name: 'import',
-  usage: `  import   reads the output of export from standard input into an empty database that
-           \`nutpost migrate\` created; imports all of it or nothing; --json for scripts
-`,
-  parse:
-    () =>
-    async ({ db, actor, clock }, io) => {
-      if (io.stdin === null) {
-        throw new OperatorError(
-          'No input: redirect the archive to standard input, as in `nutpost import < archive`.',
-        );
-      }
-      const atMs = clock();
-      const rows = await importArchive(db, readLines(io.stdin), io, { actor, atMs });
-      return reportRowCounts('Imported', rows);
-    },
+  description:
+    'reads the output of export from standard input into an empty database that `nutpost migrate` created; imports all of it or nothing',
+  run: async ({ db, actor, clock }, _options, _operands, io) => {
+    if (io.stdin === null) {
+      throw new OperatorError(
+        'No input: redirect the archive to standard input, as in `nutpost import < archive`.',
+      );
+    }
+    const atMs = clock();
+    const rows = await importArchive(db, readLines(io.stdin), io, { actor, atMs });
+    return reportRowCounts('Imported', rows);
+  },
 });
 
 /** Writes an archive of a snapshot. */
@@ -66,7 +65,6 @@ export async function exportArchive(
   io: Pick<CommandIo, 'write' | 'reportProgress'>,
   nowMs: number,
 ): Promise<ArchiveRowCounts> {
-  await disableTimeouts(tx);
   const columnsOf = await loadArchiveColumns(tx);
   const rowCounts = await countArchiveRows(tx);
   const made_at = formatTime(nowMs);

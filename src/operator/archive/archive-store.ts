@@ -178,14 +178,6 @@ export async function resetSequencesAndAnalyze(tx: Tx): Promise<void> {
   }
 }
 
-/** Allows long statements, and long waits for input or output between them. */
-export async function disableTimeouts(tx: Tx): Promise<void> {
-  if (!isSqlite(tx)) {
-    await sql`set local statement_timeout = 0`.execute(tx);
-    await sql`set local idle_in_transaction_session_timeout = 0`.execute(tx);
-  }
-}
-
 function columnList(names: readonly string[]): RawBuilder<unknown> {
   return sql.join(names.map((name) => sql.ref(name)));
 }

@@ -22,16 +22,11 @@ import { findDumpVersion, runPostgresProgram } from './postgres-client.ts';
 
 export const backupCommand = defineCommand({
   name: 'backup',
-  usage: `  backup <file or directory>
-           writes a backup while the service runs, and reads it again; in a directory, --keep <number>
-           deletes older ones; --json prints the result as JSON
-`,
+  description:
+    'writes a backup while the service runs, and reads it again; in a directory, --keep <number> deletes older ones',
   options: { keep: parseIntegerFrom(1, 99_999) },
-  operands: ['<file or directory>'],
-  parse:
-    ({ keep }, [target]) =>
-    (context, io) =>
-      makeBackup(context, target, keep, io),
+  operands: [['<file or directory>', String]],
+  run: (context, { keep }, [target], io) => makeBackup(context, target, keep, io),
 });
 
 const EXTENSIONS: Record<BackupFormat, string> = {

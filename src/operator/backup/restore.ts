@@ -16,16 +16,12 @@ import { runPostgresProgram } from './postgres-client.ts';
 
 export const restoreCommand = defineCommand({
   name: 'restore',
-  usage: `  restore <file>
-           restores a backup into an empty place: a database without tables, or a DATA_DIR without
-           database; --other-secrets does so although secrets differ; --json prints the result as JSON
-`,
+  description:
+    'restores a backup into an empty place: a database without tables, or a DATA_DIR without database; --other-secrets does so although secrets differ',
   options: { 'other-secrets': 'flag' },
-  operands: ['<file>'],
-  parse:
-    (options, [file]) =>
-    (config: Config, io) =>
-      restoreBackup(config, file, options['other-secrets'], io),
+  operands: [['<file>', String]],
+  run: (config: Config, options, [file], io) =>
+    restoreBackup(config, file, options['other-secrets'], io),
 });
 
 /**

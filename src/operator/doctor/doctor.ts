@@ -29,26 +29,23 @@ import { type Finding, type FindingArea, problem, warning } from './finding.ts';
 
 export const doctorCommand = defineCommand({
   name: 'doctor',
-  usage: `  doctor   checks everything that the service needs and says how to fix problems; works before the
-           first start and while the service runs; --json for scripts
-`,
+  description:
+    'checks everything that the service needs and says how to fix problems; works before the first start and while the service runs',
   // The settings may be invalid, so it reads them itself.
-  parse:
-    ({ json }) =>
-    async (_: unknown, io) => {
-      const findings = await runDoctor((line) => io.reportProgress(line));
-      const count = (level: Finding['level']) =>
-        findings.filter((finding) => finding.level === level).length;
-      const [problemCount, warningCount] = [count('problem'), count('warning')];
-      const counts = `${formatCount(problemCount, 'problem')}, ${formatCount(warningCount, 'warning')}.`;
-      return {
-        isSuccess: problemCount === 0,
-        json: { nowMs: Date.now(), problemCount, warningCount, findings },
-        lines: [],
-        // Problems, too, go to standard output.
-        ...(!json && { output: joinLines([...findingsToLines(findings), counts]) }),
-      };
-    },
+  run: async (_: unknown, { json }, _operands, io) => {
+    const findings = await runDoctor((line) => io.reportProgress(line));
+    const count = (level: Finding['level']) =>
+      findings.filter((finding) => finding.level === level).length;
+    const [problemCount, warningCount] = [count('problem'), count('warning')];
+    const counts = `${formatCount(problemCount, 'problem')}, ${formatCount(warningCount, 'warning')}.`;
+    return {
+      isSuccess: problemCount === 0,
+      json: { nowMs: Date.now(), problemCount, warningCount, findings },
+      lines: [],
+      // Problems, too, go to standard output.
+      ...(!json && { output: joinLines([...findingsToLines(findings), counts]) }),
+    };
+  },
 });
 
 /** Checks everything that a service with these settings needs. Changes nothing and creates no file. */

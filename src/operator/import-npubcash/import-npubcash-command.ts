@@ -10,42 +10,42 @@ import { SKIP_REASON_TEXTS, type SkipReason } from './parse-npubcash-rows.ts';
 
 export const importNpubcashCommand = defineCommand({
   name: 'import-npubcash',
-  usage: `  import-npubcash <database url> [--dry-run]
-           imports the users, names, blocks and quotes of an npubcash server; stop that server first.
-           If it is interrupted, run it again to continue. Prints each skipped row and a summary;
-           --dry-run changes nothing; --json prints the summary as JSON, without the skipped rows
-`,
+  synopsis: '<database url> [--dry-run]',
+  description:
+    'imports the users, names, blocks and quotes of an npubcash server; stop that server first. If it is interrupted, run it again to continue. Prints each skipped row (except with --json) and a summary; --dry-run changes nothing',
   options: { 'dry-run': 'flag' },
-  operands: ['<database url>'],
-  parse: ({ 'dry-run': isDryRun, json }, [url]) => {
-    if (!/^postgres(?:ql)?:\/\//.test(url)) {
-      throw new UsageError(
-        'Give the URL of the npubcash database, such as postgres://user@host:5432/npubcash.',
-      );
+  operands: [['<database url>', parseUrl]],
+  run: async ({ config, ...context }, { 'dry-run': isDryRun, json }, [url], io) => {
+    await using source = await NpubcashSource.connect(url);
+    await source.beginAndCheckTables();
+    const allowHttpMints = config.allowPrivateNetworks;
+    const run = new ImportRun({ ...context, allowHttpMints, io, isDryRun, printsRows: !json });
+    await importBlocks(run, source);
+    await importUsers(run, source);
+    await importQuotes(run, source);
+    if (!isDryRun) {
+      // The message has no content: all processes look for new quotes of all mints.
+      await transaction(context.db, (tx) => notify(tx, WATCH_RESCAN_CHANNEL, ['']));
     }
-    return async ({ config, ...context }, io) => {
-      await using source = await NpubcashSource.connect(url);
-      await source.beginAndCheckTables();
-      const allowHttpMints = config.allowPrivateNetworks;
-      const run = new ImportRun({ ...context, allowHttpMints, io, isDryRun, printsRows: !json });
-      await importBlocks(run, source);
-      await importUsers(run, source);
-      await importQuotes(run, source);
-      if (!isDryRun) {
-        // The message has no content: all processes look for new quotes of all mints.
-        await transaction(context.db, (tx) => notify(tx, WATCH_RESCAN_CHANNEL, ['']));
-      }
-      const { summary } = run;
-      const proofs = await source.readProofTotals();
-      const outcome = isDryRun ? 'would_be_imported' : 'imported';
-      return {
-        isSuccess: true,
-        json: { outcome, ...summary, notImported: { proofs } },
-        lines: summaryToLines(summary, proofs, isDryRun),
-      };
+    const { summary } = run;
+    const proofs = await source.readProofTotals();
+    const outcome = isDryRun ? 'would_be_imported' : 'imported';
+    return {
+      isSuccess: true,
+      json: { outcome, ...summary, notImported: { proofs } },
+      lines: summaryToLines(summary, proofs, isDryRun),
     };
   },
 });
+
+function parseUrl(text: string): string {
+  if (!/^postgres(?:ql)?:\/\//.test(text)) {
+    throw new UsageError(
+      'Give the URL of the npubcash database, such as postgres://user@host:5432/npubcash.',
+    );
+  }
+  return text;
+}
 
 function summaryToLines(
   summary: ImportRun['summary'],

@@ -9,7 +9,6 @@ import { listMintHealth } from '../../mints/mint-store.ts';
 import { redact } from '../../redaction.ts';
 import { VERSION } from '../../version.ts';
 import { listPresentAlerts } from '../alerts/alert-store.ts';
-import { disableTimeouts } from '../archive/archive-store.ts';
 import { type CommandContext, UsageError } from '../command.ts';
 import { createCommandContext, parseCommand } from '../commands.ts';
 import { formatTime } from '../format.ts';
@@ -57,10 +56,7 @@ export function createOperatorPage(sources: OperatorPageSources) {
       // Without ALERT_URL, nothing is checked, and the stored alerts may be over.
       const alerts = config.alertTarget === null ? [] : await listPresentAlerts(db);
       const firstDayMs = clock() - (clock() % DAY_MS) - 29 * DAY_MS;
-      const stats = await snapshot(db, async (tx) => {
-        await disableTimeouts(tx);
-        return readStats(tx, 'day', firstDayMs);
-      });
+      const stats = await snapshot(db, (tx) => readStats(tx, 'day', firstDayMs));
       const days = Array.from({ length: 30 }, (_, index) => {
         const period = formatTime(firstDayMs + index * DAY_MS).slice(0, 10);
         return stats.find((day) => day.period === period) ?? { period, payments: 0, sat: 0 };

@@ -23,13 +23,8 @@ import {
 
 export const traceCommand = defineCommand({
   name: 'trace',
-  usage: `  trace <payment hash | invoice | verify URL | npub | name | address | quote id>
-           shows the state and history of a payment, or the newest payments of a recipient;
-           --limit <number> lists more of them than 10; --since <time>, --until <time> (such as
-           2026-08-01 or 2026-08-01T12:00, UTC) and --amount <sat> search, also for expired
-           invoices; --json for scripts; --reveal also prints the ids of unlocked quotes, which
-           are as good as money
-`,
+  description:
+    'shows the state and history of a payment, or the newest payments of a recipient; --limit <number> lists more of them than 10; --since <time>, --until <time> (such as 2026-08-01 or 2026-08-01T12:00, UTC) and --amount <sat> search, also for expired invoices; --reveal also prints the ids of unlocked quotes, which are as good as money',
   options: {
     reveal: 'flag',
     limit: parseLimit,
@@ -37,16 +32,14 @@ export const traceCommand = defineCommand({
     until: parseTime,
     amount: parseAmountSat,
   },
-  operands: ['<payment hash | invoice | verify URL | npub | name | address | quote id>'],
-  parse: ({ reveal, limit, since, until, amount }, [identifier]) => {
+  operands: [['<payment hash | invoice | verify URL | npub | name | address | quote id>', String]],
+  run: async (context, { reveal, limit, since, until, amount }, [identifier]) => {
     const filter = { sinceMs: since, untilMs: until, amountSat: amount };
     const isSearch = Object.values(filter).some((value) => value !== null);
-    return async (context) => {
-      const options = { reveal, limit: limit ?? 10, filter: isSearch ? filter : null };
-      const trace = await runTrace({ ...context, ...options }, identifier);
-      const isSuccess = trace.outcome === 'payments' || trace.outcome === 'recipient';
-      return { isSuccess, json: trace, lines: traceToLines(trace) };
-    };
+    const options = { reveal, limit: limit ?? 10, filter: isSearch ? filter : null };
+    const trace = await runTrace({ ...context, ...options }, identifier);
+    const isSuccess = trace.outcome === 'payments' || trace.outcome === 'recipient';
+    return { isSuccess, json: trace, lines: traceToLines(trace) };
   },
 });
 
