@@ -347,9 +347,7 @@ async function createAuditAndAlerts(db: Kysely<unknown>): Promise<void> {
       checked_at ${int} not null,
       since ${int},
       text text,
-      announced ${int} not null default 0 check (announced in (0, 1)),
-      failed_attempts ${int} not null default 0,
-      next_attempt_at ${int} not null default 0
+      announced ${int} not null default 0 check (announced in (0, 1))
     ) ${tableOptions}`.execute(db);
 }
 

@@ -30,8 +30,8 @@ import {
   recordNotifications,
 } from './notifications/notifications-module.ts';
 import { createAlertChecks, createTreasuryCheck } from './operator/alerts/alert-checks.ts';
-import { sendAlert } from './operator/alerts/alert-sender.ts';
-import { Alerts } from './operator/alerts/alerts.ts';
+import { type AlertMessage, sendAlert } from './operator/alerts/alert-sender.ts';
+import { checkAlert, createAlertJob } from './operator/alerts/alerts.ts';
 import { createOperatorPage } from './operator/page/operator-page.ts';
 import {
   decodeQuoteAnnouncements,
@@ -267,16 +267,17 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
     egress,
   });
   const { alertTarget, publicOrigins: origins } = config;
-  const alerts =
-    alertTarget &&
-    new Alerts({
-      ...shared,
-      send: (message) => sendAlert(alertTarget, message),
-      siteName: origins[0] ?? hostname(),
-    });
+  const alerts = alertTarget && {
+    ...shared,
+    send: (message: AlertMessage) => sendAlert(alertTarget, message),
+    siteName: origins[0] ?? hostname(),
+  };
   const treasurySealer = createTreasurySealer(config);
-  // With a wrong secret, the service does not start.
-  await alerts?.check('treasury_secret_wrong', createTreasuryCheck(db, treasurySealer));
+  if (alerts !== null) {
+    // With a wrong secret, the service does not start.
+    const check = createTreasuryCheck(db, treasurySealer);
+    await checkAlert(alerts, 'treasury_secret_wrong', check);
+  }
   const usernames = await createUsernamesModule({
     ...shared,
     recoveryIntervalMs: overrides.purchaseRecoveryIntervalMs,
@@ -341,17 +342,16 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
     isWritable: database.isWritable,
     monotonicMs,
   });
-  const alertJob = alerts?.createJob(
-    createAlertChecks({
-      ...shared,
-      database,
-      readiness,
-      mintInfoCache: mints.infoCache,
-      defaultMintUrl: config.defaultMintUrl,
-      sealer: treasurySealer,
-    }),
-    overrides.alertIntervalMs ?? 60_000,
-  );
+  const alertChecks = createAlertChecks({
+    ...shared,
+    database,
+    readiness,
+    mintInfoCache: mints.infoCache,
+    defaultMintUrl: config.defaultMintUrl,
+    sealer: treasurySealer,
+  });
+  const alertJob =
+    alerts && createAlertJob(alerts, alertChecks, overrides.alertIntervalMs ?? 60_000);
   const publicOrigins = new PublicOrigins(config.publicOrigins);
   const http = await createHttp(
     {

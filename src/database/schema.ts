@@ -275,8 +275,5 @@ export interface DatabaseSchema {
     text: string | null;
     /** 1 if the last message was that the problem began. */
     announced: Generated<0 | 1>;
-    /** In a row, of the next message. */
-    failed_attempts: Generated<number>;
-    next_attempt_at: Generated<number>;
   };
 }

@@ -8,9 +8,6 @@ export interface AlertState {
   text: string | null;
   /** Whether the operator was last sent that the problem began, and not that it is over. */
   isAnnounced: 0 | 1;
-  /** Failed attempts to send in a row. */
-  failedAttempts: number;
-  nextAttemptAtMs: number;
 }
 
 /** Processes check an alert at most once in this time, together. Less than a minute, the interval of each process. */
@@ -29,7 +26,6 @@ export async function claimAlert(db: Db, name: string, nowMs: number): Promise<A
     .where('name', '=', name)
     .where('checked_at', '<=', nowMs - CHECK_INTERVAL_MS)
     .returning(['since as sinceMs', 'text', 'announced as isAnnounced'])
-    .returning(['failed_attempts as failedAttempts', 'next_attempt_at as nextAttemptAtMs'])
     .executeTakeFirst();
   return state ?? null;
 }
@@ -37,13 +33,7 @@ export async function claimAlert(db: Db, name: string, nowMs: number): Promise<A
 export async function saveAlert(db: Db, name: string, state: AlertState): Promise<void> {
   await db
     .updateTable('alerts')
-    .set({
-      since: state.sinceMs,
-      text: state.text,
-      announced: state.isAnnounced,
-      failed_attempts: state.failedAttempts,
-      next_attempt_at: state.nextAttemptAtMs,
-    })
+    .set({ since: state.sinceMs, text: state.text, announced: state.isAnnounced })
     .where('name', '=', name)
     .execute();
 }

@@ -1,5 +1,4 @@
 import { BackgroundJob } from '../../background-job.ts';
-import { computeBackoffMs } from '../../backoff.ts';
 import type { Clock } from '../../clock.ts';
 import { toFlag } from '../../database/sql.ts';
 import type { Db } from '../../database/transaction.ts';
@@ -42,98 +41,94 @@ interface AlertContext {
  * Sends an alert once when a problem begins, and once when it is over, also if processes check it together or restart. The
  * alert about the database is in the memory of each process.
  */
-export class Alerts {
-  readonly #context: AlertContext;
-  #databaseState: AlertState = NO_PROBLEM;
-
-  constructor(context: AlertContext) {
-    this.#context = context;
-  }
-
-  createJob(checks: Readonly<Record<AlertName, AlertCheck>>, intervalMs: number): BackgroundJob {
-    const { database_unavailable: checkDatabase, ...otherChecks } = checks;
-    return new BackgroundJob({
-      work: async () => {
-        this.#databaseState = await this.#update(
-          'database_unavailable',
-          this.#databaseState,
-          checkDatabase,
-        );
-        if (this.#databaseState.sinceMs !== null) {
-          return;
-        }
-        for (const [name, check] of Object.entries(otherChecks)) {
-          await this.check(name as AlertName, check);
-        }
-      },
-      intervalMs,
-      onError: (error) =>
-        this.#context.log[retryLogLevel(error)](
-          { event: 'alert_check_failed', err: error },
-          'a check of the alerts failed; will retry',
-        ),
-    });
-  }
-
-  /** Checks an alert whose state is in the database, unless a process has checked it within the last minute. */
-  async check(name: AlertName, check: AlertCheck): Promise<void> {
-    const { db, clock } = this.#context;
-    const state = await claimAlert(db, name, clock());
-    if (state !== null) {
-      await saveAlert(db, name, await this.#update(name, state, check));
-    }
-  }
-
-  async #update(name: AlertName, state: AlertState, check: AlertCheck): Promise<AlertState> {
-    const { clock } = this.#context;
-    const problem = await check();
-    let { sinceMs, text } = state;
-    if (problem === null) {
-      sinceMs = null;
-    } else if (problem !== 'unknown') {
-      sinceMs ??= problem.sinceMs ?? clock();
-      ({ text } = problem);
-    }
-    const isPresent = sinceMs !== null && clock() - sinceMs >= ALERTS[name].delayMs;
-    const changed = { ...state, sinceMs, text };
-    // A problem that has begun counts only after its delay, but one that was announced is over when it has ended.
-    const mustSend = state.isAnnounced ? sinceMs === null : isPresent;
-    if (!mustSend) {
-      return { ...changed, failedAttempts: 0, nextAttemptAtMs: 0 };
-    }
-    return clock() < state.nextAttemptAtMs ? changed : this.#announce(name, changed);
-  }
-
-  async #announce(name: AlertName, state: AlertState): Promise<AlertState> {
-    const { send, siteName, clock, log } = this.#context;
-    const isOver = state.sinceMs === null;
-    const { title } = ALERTS[name];
-    const failure = await send({
-      alert: name,
-      state: isOver ? 'over' : 'begins',
-      title: isOver ? `Over: ${title}` : title,
-      text: `${isOver ? `It was: ${state.text}` : state.text} (${siteName})`,
-      sinceMs: state.sinceMs ?? clock(),
-    });
-    if (failure === null) {
-      return { ...state, isAnnounced: toFlag(!isOver), failedAttempts: 0, nextAttemptAtMs: 0 };
-    }
-    const failedAttempts = state.failedAttempts + 1;
-    if (failedAttempts === 1) {
-      log.warn(
-        { event: 'alert_not_sent', alert: name, reason: failure },
-        'cannot send an alert to ALERT_URL; will retry',
+export function createAlertJob(
+  context: AlertContext,
+  checks: Readonly<Record<AlertName, AlertCheck>>,
+  intervalMs: number,
+): BackgroundJob {
+  const { database_unavailable: checkDatabase, ...otherChecks } = checks;
+  let databaseState: AlertState = { sinceMs: null, text: null, isAnnounced: 0 };
+  return new BackgroundJob({
+    work: async () => {
+      databaseState = await updateAlert(
+        context,
+        'database_unavailable',
+        databaseState,
+        checkDatabase,
       );
-    }
-    const backoffMs = computeBackoffMs(failedAttempts, { initialMs: 60_000, maxMs: 30 * 60_000 });
-    return { ...state, failedAttempts, nextAttemptAtMs: clock() + backoffMs };
+      if (databaseState.sinceMs !== null) {
+        return;
+      }
+      for (const [name, check] of Object.entries(otherChecks)) {
+        await checkAlert(context, name as AlertName, check);
+      }
+    },
+    intervalMs,
+    onError: (error) =>
+      context.log[retryLogLevel(error)](
+        { event: 'alert_check_failed', err: error },
+        'a check of the alerts failed; will retry',
+      ),
+  });
+}
+
+/** Checks an alert whose state is in the database, unless a process has checked it within the last minute. */
+export async function checkAlert(
+  context: AlertContext,
+  name: AlertName,
+  check: AlertCheck,
+): Promise<void> {
+  const { db, clock } = context;
+  const state = await claimAlert(db, name, clock());
+  if (state !== null) {
+    await saveAlert(db, name, await updateAlert(context, name, state, check));
   }
 }
 
-const NO_PROBLEM: AlertState = {
-  sinceMs: null,
-  text: null,
-  isAnnounced: 0,
-  failedAttempts: 0,
-  nextAttemptAtMs: 0,
-};
+async function updateAlert(
+  context: AlertContext,
+  name: AlertName,
+  state: AlertState,
+  check: AlertCheck,
+): Promise<AlertState> {
+  const problem = await check();
+  const nowMs = context.clock();
+  let { sinceMs, text } = state;
+  if (problem === null) {
+    sinceMs = null;
+  } else if (problem !== 'unknown') {
+    sinceMs ??= problem.sinceMs ?? nowMs;
+    ({ text } = problem);
+  }
+  const isPresent = sinceMs !== null && nowMs - sinceMs >= ALERTS[name].delayMs;
+  // A problem that has begun counts only after its delay, but one that was announced is over when it has ended.
+  const mustSend = state.isAnnounced ? sinceMs === null : isPresent;
+  // If the message is not sent, the next check sends it.
+  const isSent = mustSend && (await sendMessage(context, name, sinceMs, text));
+  return { sinceMs, text, isAnnounced: isSent ? toFlag(sinceMs !== null) : state.isAnnounced };
+}
+
+/** @param sinceMs null: the problem is over */
+async function sendMessage(
+  { send, siteName, clock, log }: AlertContext,
+  name: AlertName,
+  sinceMs: number | null,
+  text: string | null,
+): Promise<boolean> {
+  const isOver = sinceMs === null;
+  const { title } = ALERTS[name];
+  const failure = await send({
+    alert: name,
+    state: isOver ? 'over' : 'begins',
+    title: isOver ? `Over: ${title}` : title,
+    text: `${isOver ? `It was: ${text}` : text} (${siteName})`,
+    sinceMs: sinceMs ?? clock(),
+  });
+  if (failure !== null) {
+    log.warn(
+      { event: 'alert_not_sent', alert: name, reason: failure },
+      'cannot send an alert to ALERT_URL; will retry',
+    );
+  }
+  return failure === null;
+}
