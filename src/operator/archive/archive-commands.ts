@@ -116,7 +116,6 @@ async function insertRows(
   io: CommandIo,
 ): Promise<void> {
   const columnsOf = await loadArchiveColumns(tx);
-  const missingCounts = { ...header.rows };
   let importedCount = 0;
   for await (const { table, rows } of readBatches(lines, header)) {
     io.signal.throwIfAborted();
@@ -126,15 +125,7 @@ async function insertRows(
       const problem = `the database rejects one of the ${rows.length} rows of ${table} that end here (${rejection})`;
       throw createLineError(HEADER_LINE_COUNT + importedCount, problem, header);
     }
-    missingCounts[table] -= rows.length;
     io.reportProgress(formatProgress('Imported', importedCount, header.rows));
-  }
-  const wrongTable = ARCHIVE_TABLES.find((table) => missingCounts[table] !== 0);
-  if (wrongTable !== undefined) {
-    const total = header.rows[wrongTable];
-    const found = total - missingCounts[wrongTable];
-    const problem = `is the last one, with ${found} of ${total} rows of ${wrongTable}`;
-    throw createLineError(HEADER_LINE_COUNT + importedCount, problem, header);
   }
 }
 
@@ -164,8 +155,13 @@ function createLineError(
 const HEADER_LINE_COUNT = 1;
 const ROWS_PER_INSERT = 500;
 
-/** Yields the rows in batches of one table each. The first batch may be empty. */
-async function* readBatches(lines: AsyncIterable<string>, header: ArchiveHeader) {
+/**
+ * Yields the rows in batches of one table each. The first batch may be empty.
+ *
+ * @throws OperatorError that names the wrong line, or the last one if rows are missing
+ */
+export async function* readBatches(lines: AsyncIterable<string>, header: ArchiveHeader) {
+  const missingCounts = { ...header.rows };
   let batch: { table: ArchiveTable; rows: ArchiveRow[] } = { table: ARCHIVE_TABLES[0], rows: [] };
   let lineNumber = HEADER_LINE_COUNT;
   for await (const line of lines) {
@@ -179,8 +175,16 @@ async function* readBatches(lines: AsyncIterable<string>, header: ArchiveHeader)
       batch = { table: parsed.table, rows: [] };
     }
     batch.rows.push(parsed.row);
+    missingCounts[parsed.table] -= 1;
   }
   yield batch;
+  const wrongTable = ARCHIVE_TABLES.find((table) => missingCounts[table] !== 0);
+  if (wrongTable !== undefined) {
+    const total = header.rows[wrongTable];
+    const found = total - missingCounts[wrongTable];
+    const problem = `is the last one, with ${found} of ${total} rows of ${wrongTable}`;
+    throw createLineError(lineNumber, problem, header);
+  }
 }
 
 function formatProgress(verb: string, doneCount: number, rowCounts: ArchiveRowCounts): string {

@@ -3,13 +3,8 @@ import { once } from 'node:events';
 import fs from 'node:fs';
 import { text } from 'node:stream/consumers';
 import { OperatorError } from '../../errors.ts';
-import { tryParseJson } from '../../untrusted-text.ts';
-import { parseArchiveHeader, readLines } from '../archive/archive-commands.ts';
-import { archiveLineSchema } from '../archive/archive-store.ts';
+import { parseArchiveHeader, readBatches, readLines } from '../archive/archive-commands.ts';
 import { readSqliteContent } from './backup-store.ts';
-
-/** `sqlite`: a copy of the database; `dump`: of pg_dump; `archive`: the output of `nutpost export`. */
-export type BackupFormat = 'sqlite' | 'dump' | 'archive';
 
 /** What a backup contains: the number of rows by table, and the newest payment. Times are milliseconds since 1970. */
 export interface BackupContent {
@@ -17,22 +12,32 @@ export interface BackupContent {
   newestPayment: { paidAtMs: number; amountSat: number } | null;
 }
 
+/** The formats, with the first bytes of a file and what to do with it. */
+export const BACKUP_FORMATS = {
+  sqlite: {
+    start: 'SQLite format 3\0',
+    name: 'copy of the SQLite database',
+    extension: 'sqlite',
+    inspect: inspectSqlite,
+  },
+  dump: {
+    start: 'PGDMP',
+    name: 'dump of PostgreSQL',
+    extension: 'dump',
+    inspect: inspectDump,
+  },
+  archive: {
+    start: '{',
+    name: 'archive, as of `nutpost export`',
+    extension: 'ndjson',
+    inspect: inspectArchive,
+  },
+};
+
+export type BackupFormat = keyof typeof BACKUP_FORMATS;
+
 /** Returns the format by the first bytes. @throws OperatorError if the file is not a backup */
 export function readBackupFormat(file: string): BackupFormat {
-  const start = readFirstBytes(file);
-  if (start.startsWith('SQLite format 3\0')) {
-    return 'sqlite';
-  }
-  if (start.startsWith('PGDMP')) {
-    return 'dump';
-  }
-  if (start.startsWith('{')) {
-    return 'archive';
-  }
-  throw new OperatorError(`${file} is not a backup of nutpost.`);
-}
-
-function readFirstBytes(file: string): string {
   const bytes = Buffer.alloc(16);
   try {
     const descriptor = fs.openSync(file, 'r');
@@ -41,39 +46,37 @@ function readFirstBytes(file: string): string {
   } catch (error) {
     throw new OperatorError(`${file} cannot be read (${(error as Error).message}).`);
   }
-  return bytes.toString('latin1');
+  const formats = Object.keys(BACKUP_FORMATS) as BackupFormat[];
+  const start = bytes.toString('latin1');
+  const format = formats.find((name) => start.startsWith(BACKUP_FORMATS[name].start));
+  if (format === undefined) {
+    throw new OperatorError(`${file} is not a backup of nutpost.`);
+  }
+  return format;
 }
 
 /** Reads the whole backup. @throws OperatorError if it is damaged, incomplete, or of something else */
-export async function inspectBackup(file: string): Promise<BackupContent> {
+export async function inspectBackup(file: string, format: BackupFormat): Promise<BackupContent> {
   try {
-    const content = await INSPECTORS[readBackupFormat(file)](file);
+    const content = await BACKUP_FORMATS[format].inspect(file);
     if (!('users' in content.rows && 'quotes' in content.rows)) {
       throw new Error('it has no users and quotes');
     }
     return content;
   } catch (error) {
     const { message, syscall } = error as NodeJS.ErrnoException;
-    throw error instanceof OperatorError
-      ? error
-      : new OperatorError(
-          syscall === 'spawn pg_restore'
-            ? `${file} is a dump of PostgreSQL. Install pg_restore, which reads it.`
-            : `${file} is damaged, or no backup: ${message}.`,
-        );
+    throw new OperatorError(
+      syscall === 'spawn pg_restore'
+        ? `${file} is a dump of PostgreSQL. Install pg_restore, which reads it.`
+        : `${file} is damaged, or no backup: ${message.replace(/\.$/, '')}.`,
+    );
   }
 }
 
-const INSPECTORS: Record<BackupFormat, (file: string) => BackupContent | Promise<BackupContent>> = {
-  sqlite: inspectSqlite,
-  dump: inspectDump,
-  archive: inspectArchive,
-};
-
 function inspectSqlite(file: string): BackupContent {
   const { rows, newestQuote } = readSqliteContent(file);
-  const content = new ContentCounter(rows);
-  content.addPayment((column) => newestQuote?.[column]);
+  const content: BackupContent = { rows, newestPayment: null };
+  addPayment(content, newestQuote?.['paid_at'], newestQuote?.['amount_sat']);
   return content;
 }
 
@@ -95,19 +98,22 @@ async function inspectDump(file: string): Promise<BackupContent> {
 const COPY_START = /^COPY \w+\.(\w+) \((.*)\) FROM stdin;$/;
 
 async function countCopiedRows(lines: AsyncIterable<string>): Promise<BackupContent> {
-  const content = new ContentCounter({});
-  let copied: { table: string; columns: string[] } | null = null;
+  const content: BackupContent = { rows: {}, newestPayment: null };
+  let copied: { table: string; columns: string[]; count: number } | null = null;
   for await (const line of lines) {
     const [, table, columns] = COPY_START.exec(line) ?? [];
     if (copied === null && table !== undefined && columns !== undefined) {
-      copied = { table, columns: columns.split(', ') };
-      content.rows[table] = 0;
-    } else if (line === '\\.') {
+      copied = { table, columns: columns.split(', '), count: 0 };
+    } else if (copied !== null && line === '\\.') {
+      content.rows[copied.table] = copied.count;
       copied = null;
     } else if (copied !== null) {
-      const { columns: names, table: name } = copied;
-      const values = name === 'quotes' ? line.split('\t') : [];
-      content.addRow(name, (column) => values[names.indexOf(column)]);
+      copied.count += 1;
+      if (copied.table === 'quotes') {
+        const { columns: names } = copied;
+        const values = line.split('\t');
+        addPayment(content, values[names.indexOf('paid_at')], values[names.indexOf('amount_sat')]);
+      }
     }
   }
   return content;
@@ -115,45 +121,20 @@ async function countCopiedRows(lines: AsyncIterable<string>): Promise<BackupCont
 
 async function inspectArchive(file: string): Promise<BackupContent> {
   const lines = readLines(fs.createReadStream(file));
-  const { value: firstLine } = await lines.next();
-  const { rows: expected } = parseArchiveHeader(firstLine);
-  const content = new ContentCounter({ users: 0, quotes: 0 });
-  for await (const line of lines) {
-    const { data } = archiveLineSchema.safeParse(tryParseJson(line));
-    if (data === undefined) {
-      throw new Error('it has a line that is not a row of an archive');
-    }
-    content.addRow(data.table, (column) => data.row[column]);
-  }
-  for (const [table, count] of Object.entries(expected)) {
-    const found = content.rows[table] ?? 0;
-    if (found !== count) {
-      throw new Error(`it has ${found} of ${count} rows of ${table}`);
+  const header = parseArchiveHeader((await lines.next()).value);
+  const content: BackupContent = { rows: header.rows, newestPayment: null };
+  for await (const { table, rows } of readBatches(lines, header)) {
+    for (const row of table === 'quotes' ? rows : []) {
+      addPayment(content, row['paid_at'], row['amount_sat']);
     }
   }
   return content;
 }
 
-class ContentCounter implements BackupContent {
-  readonly rows: Record<string, number>;
-  newestPayment: BackupContent['newestPayment'] = null;
-
-  constructor(rows: Record<string, number>) {
-    this.rows = rows;
-  }
-
-  addRow(table: string, read: (column: string) => unknown): void {
-    this.rows[table] = (this.rows[table] ?? 0) + 1;
-    if (table === 'quotes') {
-      this.addPayment(read);
-    }
-  }
-
-  addPayment(readQuote: (column: string) => unknown): void {
-    // Null, or `\N` in a dump, if the quote is not paid.
-    const paidAtMs = Number(readQuote('paid_at') ?? Number.NaN);
-    if (paidAtMs > (this.newestPayment?.paidAtMs ?? 0)) {
-      this.newestPayment = { paidAtMs, amountSat: Number(readQuote('amount_sat')) };
-    }
+/** @param paidAt null, or `\N` in a dump, if the quote is not paid */
+function addPayment(content: BackupContent, paidAt: unknown, amountSat: unknown): void {
+  const paidAtMs = Number(paidAt);
+  if (paidAtMs > (content.newestPayment?.paidAtMs ?? 0)) {
+    content.newestPayment = { paidAtMs, amountSat: Number(amountSat) };
   }
 }

@@ -15,7 +15,12 @@ import {
 } from '../format.ts';
 import { parseIntegerFrom } from '../options.ts';
 import type { CommandIo } from '../process-io.ts';
-import { type BackupContent, type BackupFormat, inspectBackup } from './backup-file.ts';
+import {
+  BACKUP_FORMATS,
+  type BackupContent,
+  type BackupFormat,
+  inspectBackup,
+} from './backup-file.ts';
 import { computeFingerprints, toManifestFile, writeManifest } from './backup-manifest.ts';
 import { copySqlite, readServerVersion } from './backup-store.ts';
 import { findDumpVersion, runPostgresProgram } from './postgres-client.ts';
@@ -29,18 +34,6 @@ export const backupCommand = defineCommand({
   run: (context, { keep }, [target], io) => makeBackup(context, target, keep, io),
 });
 
-const EXTENSIONS: Record<BackupFormat, string> = {
-  sqlite: 'sqlite',
-  dump: 'dump',
-  archive: 'ndjson',
-};
-
-const FORMAT_NAMES: Record<BackupFormat, string> = {
-  sqlite: 'copy of the SQLite database',
-  dump: 'dump of PostgreSQL',
-  archive: 'archive, as of `nutpost export`',
-};
-
 /** The names of backups in a directory, which sort by their time, and those of the files beside them, also of SQLite. */
 const NAME_PATTERN =
   /^(nutpost-\d{8}T\d{6}Z\.(?:sqlite|dump|ndjson))(\.json|\.unfinished(?:-journal)?)?$/;
@@ -53,7 +46,7 @@ const NAME_PATTERN =
  * @throws OperatorError if it cannot be written, or is not complete
  */
 async function makeBackup(
-  { config, db, clock }: CommandContext,
+  context: CommandContext,
   target: string,
   keep: number | null,
   io: CommandIo,
@@ -64,11 +57,12 @@ async function makeBackup(
   if (!isDirectory && keep !== null) {
     throw new OperatorError(`--keep needs a directory that exists, and ${target} is none.`);
   }
-  const nowMs = clock();
+  const { config, db } = context;
+  const nowMs = context.clock();
   const format = await chooseFormat(config, db);
   const name = isDirectory ? toFileName(nowMs, format) : '';
   const file = path.join(target, name);
-  const content = await writeChecked(file, format, { config, db, io, nowMs });
+  const content = await writeChecked(file, format, context, io, nowMs);
   await recordBackup(db, nowMs);
   const deleted = keep === null ? [] : deleteOldBackups(target, keep, name);
   const { json, lines } = reportContent(format, content, nowMs);
@@ -83,18 +77,13 @@ async function makeBackup(
   };
 }
 
-interface WriteOptions {
-  config: Config;
-  db: Db;
-  io: CommandIo;
-  nowMs: number;
-}
-
 /** The file has its name only when it is complete. */
 async function writeChecked(
   file: string,
   format: BackupFormat,
-  options: WriteOptions,
+  context: CommandContext,
+  io: CommandIo,
+  nowMs: number,
 ): Promise<BackupContent> {
   const existing = [file, toManifestFile(file)].find((name) => fs.existsSync(name));
   if (existing !== undefined) {
@@ -103,10 +92,10 @@ async function writeChecked(
   const unfinished = `${file}.unfinished`;
   try {
     fs.rmSync(unfinished, { force: true });
-    await write(unfinished, format, options);
-    const content = await inspectBackup(unfinished);
+    await write(unfinished, format, context, io);
+    const content = await inspectBackup(unfinished, format);
     syncToDisk(unfinished);
-    writeManifest(file, computeFingerprints(options.config), options.nowMs);
+    writeManifest(file, computeFingerprints(context.config), nowMs);
     fs.renameSync(unfinished, file);
     syncToDisk(path.dirname(file));
     return content;
@@ -124,7 +113,8 @@ async function writeChecked(
 async function write(
   file: string,
   format: BackupFormat,
-  { config: { database: location }, db, io, nowMs }: WriteOptions,
+  { config: { database: location }, db, clock }: CommandContext,
+  io: CommandIo,
 ): Promise<void> {
   if (location.kind === 'sqlite') {
     await copySqlite(db, file);
@@ -132,11 +122,9 @@ async function write(
     await runPostgresProgram('pg_dump', location, ['--format=custom', `--file=${file}`]);
   } else {
     await using output = await fs.promises.open(file, 'wx');
-    const fileIo = {
-      write: (text: string) => output.appendFile(text),
-      reportProgress: (line: string) => io.reportProgress(line),
-    };
-    await snapshot(db, (tx) => exportArchive(tx, fileIo, nowMs));
+    const write = (text: string) => output.appendFile(text);
+    const reportProgress = (line: string) => io.reportProgress(line);
+    await snapshot(db, (tx) => exportArchive(tx, { write, reportProgress }, clock()));
   }
 }
 
@@ -181,7 +169,7 @@ function deleteOldBackups(directory: string, keptCount: number, written: string)
 
 function toFileName(nowMs: number, format: BackupFormat): string {
   const time = new Date(nowMs).toISOString().replace(/[-:]|\.\d+/g, '');
-  return `nutpost-${time}.${EXTENSIONS[format]}`;
+  return `nutpost-${time}.${BACKUP_FORMATS[format].extension}`;
 }
 
 /** What `backup` and `restore` print about a file. */
@@ -197,7 +185,7 @@ export function reportContent(
   return {
     json: { format, rows, newestPayment },
     lines: formatFields(
-      ['format', FORMAT_NAMES[format]],
+      ['format', BACKUP_FORMATS[format].name],
       ['rows', `${formatNumber(rowCount)}, of ${formatCount(rows['users'] ?? 0, 'user')}`],
       ['last payment', newest ?? 'none'],
     ),

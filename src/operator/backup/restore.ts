@@ -42,7 +42,7 @@ async function restoreBackup(
     throw new OperatorError(WRONG_DATABASE[format]);
   }
   await assertEmpty(location);
-  const content = await inspectBackup(file);
+  const content = await inspectBackup(file, format);
   const manifest = readManifest(file);
   const missing = listMissingSecrets(manifest?.secrets ?? {}, computeFingerprints(config));
   if (missing.length > 0 && !acceptsOtherSecrets) {
