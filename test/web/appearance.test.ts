@@ -166,16 +166,17 @@ it('buying a username, and problems', async () => {
   const page = await openAccount(browser, environment.newWallet(), {
     expectedStatuses: [400, 402],
   });
-  await page.getByRole('textbox', { name: 'Username' }).fill('x'.repeat(64));
-  await page.getByRole('button', { name: 'Buy this name' }).click();
-  await page.getByText('Or pay with another Cashu wallet').click();
-  await page.getByLabel('Token from your wallet').fill('cashuB'.repeat(100));
-  await page.getByRole('button', { name: 'Buy', exact: true }).click();
-  await section(page, 'Username').getByRole('alert').waitFor();
   await page.getByLabel('Choose another mint').fill(`https://${'w'.repeat(60)}.invalid`);
   await page.getByRole('button', { name: 'Check this mint' }).click();
   await section(page, 'Your mint').getByRole('alert').waitFor();
-  await inspectPage(page, 'account-purchase');
+  await inspectPage(page, 'account-problem');
+  await page.getByRole('textbox', { name: 'Username' }).fill('x'.repeat(64));
+  await page.getByRole('button', { name: 'Buy this name' }).click();
+  await page.getByRole('button', { name: 'Pay with another Cashu wallet' }).click();
+  await page.getByLabel('Token from your wallet').fill('cashuB'.repeat(100));
+  await page.getByRole('button', { name: 'Buy', exact: true }).click();
+  await section(page, 'Buy ').getByRole('alert').waitFor();
+  await inspectPage(page, 'collect-username-token');
 });
 
 it('shows buttons, fields and QR codes in the colors that a user forces on pages', async () => {

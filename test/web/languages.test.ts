@@ -182,8 +182,6 @@ it('account: signing in, payments, buying a username, and problems', async () =>
     await page.locator('#username-availability[data-state]').waitFor();
     await inspect('with payments');
     await expectOnScreen(page, 'a[href*="/collect"]');
-    await page.keyboard.press('Enter');
-    await page.locator('a[href*="/collect?name="]').waitFor();
     await page.locator('#mint-url').fill('mint');
     await page.keyboard.press('Enter');
     await page.locator('#mint-url-problem .problem').waitFor();
@@ -211,10 +209,15 @@ it('collecting: ecash, tokens, a payment to confirm, and buying a username', asy
   await page.locator('#username').waitFor();
   const buying = page.locator('section').first();
   await inLanguages(page, collectPath, async (inspect) => {
-    await buying.locator('button').waitFor();
+    await buying.locator('button').first().waitFor();
     await page.locator('section + section button').waitFor();
     await inspect('with a payment');
     await expectOnScreen(page, 'section button');
+    await buying.locator('button').nth(1).click();
+    await page.locator('#token').press('Tab');
+    await page.keyboard.press('Enter');
+    await page.locator('#token-problem .problem').waitFor();
+    await inspect('with a problem of a token');
   });
   await page.locator('section + section button').click();
   const [amount, destination] = ['amount', 'destination'].map((name) =>

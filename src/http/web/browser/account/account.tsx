@@ -15,7 +15,7 @@ import { type AccountSession, fetchUser, restoreSession } from './restore-sessio
 import { SignIn } from './sign-in.tsx';
 import type { Signer } from './signer.ts';
 import { announceSignOut, announceUser, followTabs } from './tabs.ts';
-import { readNameInLink } from './use-purchase.ts';
+import { readNameInLink } from './username-request.ts';
 import { UsernameSection } from './username-section.tsx';
 
 interface PageProps {

@@ -1,7 +1,7 @@
 import type { ErrorCode } from '../../../../errors.ts';
 import { MAX_TOKEN_LENGTH } from '../../../../usernames/limits.ts';
 import type { TextKey } from '../../translation.ts';
-import { describeUnexpected } from '../explained-error.ts';
+import { describeUnexpected, ExplainedError } from '../explained-error.ts';
 import { readRetryAfterMs } from '../retry-after.ts';
 import { t } from '../translator.ts';
 import { ApiError } from './api-client.ts';
@@ -69,6 +69,9 @@ export function describePaymentProblem(error: unknown): string {
   if (isOutcomeUnknown(error)) {
     return t('account.purchaseUnknown');
   }
+  if (error instanceof ExplainedError) {
+    return error.message;
+  }
   if (error instanceof ApiError) {
     const { code, status, message } = error;
     // A proxy sends no code. The server sends `too_large` if all headers together are too long.
@@ -128,17 +131,15 @@ const MINT_PROBLEMS: { readonly [reason: string]: TextKey } = {
   not_allowed: 'account.mintNotAllowed',
 };
 
-/** Returns why a text cannot be sent as a token, or null. The server checks everything else. */
-export function findTokenProblem(token: string): string | null {
-  if (token === '') {
-    return t('account.tokenEmpty');
-  }
-  if (/^(?:cashu:)?creq/i.test(token)) {
-    return t('account.tokenIsRequest');
-  }
-  if (!/^[!-~]+$/.test(token)) {
-    return t('account.tokenInvalid');
+/** Returns a token without the line breaks that some programs add. Throws if a text cannot be sent as a token. */
+export function parseToken(text: string): string {
+  const token = text.replace(/\s+/g, '');
+  if (!/^(?:cashu:(?:\/\/)?)?cashu[AB][!-~]+$/.test(token)) {
+    throw new ExplainedError(t('account.tokenInvalid'));
   }
   // A proxy may drop a request with such a token without a response. Then the user could not know whether it was spent.
-  return token.length > MAX_TOKEN_LENGTH ? t('account.tokenTooLong') : null;
+  if (token.length > MAX_TOKEN_LENGTH) {
+    throw new ExplainedError(t('account.tokenTooLong'));
+  }
+  return token;
 }

@@ -7,7 +7,7 @@ import { CollectWithin, isPastDeadline, useNowMs } from '../account/collect-with
 import { Button, FieldForm, Problem, Status, useAction, useLoaded } from '../account/elements.tsx';
 import { type AccountSession, restoreSession } from '../account/restore-session.ts';
 import { followTabs } from '../account/tabs.ts';
-import { readNameInLink } from '../account/use-purchase.ts';
+import { readNameInLink } from '../account/username-request.ts';
 import { getElement } from '../common.ts';
 import { ExplainedError } from '../explained-error.ts';
 import { formatTime, link, rich, t } from '../translator.ts';

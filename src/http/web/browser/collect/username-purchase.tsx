@@ -1,12 +1,17 @@
 import type { VNode } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { InvoiceActions, Section } from '../../elements.ts';
-import { ApiError } from '../account/api-client.ts';
+import { ApiError, type User } from '../account/api-client.ts';
 import { Problem, Status, useAction, useLoaded } from '../account/elements.tsx';
 import { describeProblem } from '../account/problem-text.ts';
 import type { AccountSession } from '../account/restore-session.ts';
 import { announceUser } from '../account/tabs.ts';
-import { describeSuccess, readNameInLink, requestUsername } from '../account/use-purchase.ts';
+import {
+  describeSuccess,
+  readNameInLink,
+  readPaymentRequest,
+  requestUsername,
+} from '../account/username-request.ts';
 import { formatTime, link, rich, t } from '../translator.ts';
 import {
   findBegunPurchase,
@@ -17,6 +22,7 @@ import {
 } from './holdings.ts';
 import { formatMint } from './mint-problem.ts';
 import { encodeToken } from './mint-wallet.ts';
+import { OtherWallet } from './other-wallet.tsx';
 import { useFocusAfterRemoval } from './use-focus-after-removal.ts';
 import type { WalletState } from './use-wallet.ts';
 
@@ -27,7 +33,9 @@ interface Info {
   features: { username: { payment?: { amount: number; mints: string[] } } };
 }
 
-/** Buys the username in the link, or the one that an earlier page began to buy, with Lightning or with ecash. */
+type PaymentMethod = 'lightning' | 'ecash' | 'other_wallet';
+
+/** Buys the username in the link, or the one that an earlier page began to buy. */
 export function UsernamePurchase({ api, user, wallet }: AccountSession & { wallet: WalletState }) {
   const info = useLoaded(() => api.request<Info>('/api/v2/info'), [api]);
   const terms = info.data?.data.features.username.payment;
@@ -43,6 +51,8 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
   const name = shownName.current;
   const [success, setSuccess] = useState<string | null>(null);
   const outcome = success ?? (name === user.name ? t('account.nameIsYours') : null);
+  /** For another wallet. */
+  const [request, setRequest] = useState<string | null>(null);
 
   const canPay = (holding: Holding) =>
     holding.username !== undefined && holding.mintUrl === mintUrl && holding.amountSat === priceSat;
@@ -54,13 +64,25 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
   /** Whether it is a payment for this name. A token that is being taken back has no quote. */
   const isForName = ({ quoteId, username }: Holding) => quoteId !== undefined && username === name;
 
-  const pay = async (payment: 'lightning' | 'ecash') => {
+  const finish = (owner: User) => {
+    setSuccess(describeSuccess(name, owner));
+    announceUser(owner);
+  };
+  const pay = async (method: PaymentMethod) => {
     // Nobody pays for a name that is not available.
-    let owner = await requestUsername(api, name, null).catch(expectPrice);
+    const answer = await requestUsername(api, name, null).catch(readPaymentRequest);
+    if (typeof answer !== 'string') {
+      finish(answer);
+      return;
+    }
+    if (method === 'other_wallet') {
+      setRequest(answer);
+      return;
+    }
     // Another tab may have begun to pay while this one waited.
     const begun = (await listHoldings(user.pubkey)).filter(canPay);
     const readyToken = begun.find((holding) => holding.isToken && !isUnfinished(holding));
-    if (owner === null && payment === 'lightning') {
+    if (method === 'lightning') {
       const isBegun = begun.some((holding) => isForName(holding) && !isExpired(holding));
       if (readyToken === undefined && !isBegun) {
         const purpose = { username: name, ...(user.name && { replacedName: user.name }) };
@@ -68,21 +90,15 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
       }
       return;
     }
-    if (owner === null) {
-      const used =
-        readyToken ??
-        (await wallet.withMint(mintUrl, (mint) => mint.createToken(priceSat, { username: name })));
-      owner = await requestUsername(api, name, encodeToken(used)).finally(
-        () => void wallet.finish(),
-      );
-    }
-    setSuccess(describeSuccess(name, owner));
-    announceUser(owner);
+    const used =
+      readyToken ??
+      (await wallet.withMint(mintUrl, (mint) => mint.createToken(priceSat, { username: name })));
+    finish(await requestUsername(api, name, encodeToken(used)).finally(() => void wallet.finish()));
   };
   // Only one tab sends the token of an invoice that two have awaited. The other one then learns who owns the name.
   const { isRunning, problem, run } = useAction(
-    (payment: 'lightning' | 'ecash') =>
-      navigator.locks.request(`username ${user.pubkey}`, () => pay(payment)),
+    (method: PaymentMethod) =>
+      navigator.locks.request(`username ${user.pubkey}`, () => pay(method)),
     describePurchaseProblem,
   );
 
@@ -126,8 +142,8 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
   const mintProblem =
     invoice !== undefined && wallet.problems[0] !== undefined ? wallet.problems.join(' ') : null;
   const price = <strong>{t('sats', { amount: priceSat })}</strong>;
-  const button = (payment: 'lightning' | 'ecash', label: string) => (
-    <button type="button" aria-disabled={isRunning} onClick={() => void run(payment)}>
+  const button = (method: PaymentMethod, label: string) => (
+    <button type="button" aria-disabled={isRunning} onClick={() => void run(method)}>
       {label}
     </button>
   );
@@ -151,10 +167,19 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
               balanceSat >= priceSat &&
               button('ecash', t('collect.payWithEcash'))}
             {canChoose && button('lightning', t('collect.payWithLightning'))}
+            {canChoose && request === null && button('other_wallet', t('account.otherWallet'))}
             <OtherName />
           </p>
           <p role="status">{isRunning && t('account.buying')}</p>
           <Problem text={problem ?? mintProblem} />
+          {request !== null && (
+            <OtherWallet
+              request={request}
+              price={price}
+              mintUrl={mintUrl}
+              buy={async (pasted) => finish(await requestUsername(api, name, pasted))}
+            />
+          )}
         </>
       )}
     </Section>
@@ -199,11 +224,4 @@ function describePurchaseProblem(error: unknown): string {
   return error instanceof ApiError && error.code === 'payment_required'
     ? t('collect.tokenRefused', { reason: error.message })
     : describeProblem(error);
-}
-
-function expectPrice(error: unknown): null {
-  if (error instanceof ApiError && error.status === 402) {
-    return null;
-  }
-  throw error;
 }

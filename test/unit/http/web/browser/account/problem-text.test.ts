@@ -4,7 +4,7 @@ import { ApiError } from '../../../../../../src/http/web/browser/account/api-cli
 import {
   describePaymentProblem,
   describeProblem,
-  findTokenProblem,
+  parseToken,
 } from '../../../../../../src/http/web/browser/account/problem-text.ts';
 
 const NO_RESPONSE = new TypeError('Failed to fetch');
@@ -51,11 +51,16 @@ it.each([
   expect(describeProblem(error)).toBe(text);
 });
 
+it('parseToken removes line breaks', () => {
+  expect(parseToken(' cashuBo2F\r\n  0gaJh ')).toBe('cashuBo2F0gaJh');
+  expect(parseToken('cashu:cashuAeyJ')).toBe('cashu:cashuAeyJ');
+});
+
 it.each([
-  ['nothing', '', /^Paste a token first/],
+  ['nothing', '', /^This is not a Cashu token/],
   ['text that no header can contain', 'cashuB🥜', /^This is not a Cashu token/],
-  ['a payment request', 'creqApGFp', /^This is a payment request/],
-  ['a token that the server refuses', 'a'.repeat(16 * 1024 + 1), /^The token is too long/],
-])('findTokenProblem refuses %s', (_case, token, text) => {
-  expect(findTokenProblem(token)).toMatch(text);
+  ['a payment request', 'creqApGFp', /Your wallet creates it when it pays the request/],
+  ['a token that the server refuses', `cashuB${'a'.repeat(16 * 1024)}`, /^The token is too long/],
+])('parseToken refuses %s', (_case, text, problem) => {
+  expect(() => parseToken(text)).toThrow(problem);
 });
