@@ -1,7 +1,7 @@
 import { type ComponentChildren, type ComponentProps, h } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { t } from '../translator.ts';
-import { describeProblem } from './problem-text.ts';
+import { type CodeTexts, describeProblem } from './problem-text.ts';
 
 export function Button(props: ComponentProps<'button'>) {
   return <button type="button" class="secondary" {...props} />;
@@ -124,7 +124,7 @@ export function FieldForm(props: FieldFormProps) {
 /** Runs an action of the user, unless it is running already. If the action returns a text, `success` contains it. */
 export function useAction<Arguments extends unknown[]>(
   action: (...args: Arguments) => Promise<unknown>,
-  describe = describeProblem,
+  texts?: CodeTexts,
 ) {
   const [outcome, setOutcome] = useState<{ problem: string | null; success: string | null }>(IDLE);
   const [isRunning, setIsRunning] = useState(false);
@@ -141,7 +141,7 @@ export function useAction<Arguments extends unknown[]>(
       const result = await action(...args);
       setOutcome({ problem: null, success: typeof result === 'string' ? result : null });
     } catch (error) {
-      setOutcome({ problem: describe(error), success: null });
+      setOutcome({ problem: describeProblem(error, texts), success: null });
     } finally {
       hasStarted.current = false;
       setIsRunning(false);

@@ -4,7 +4,7 @@ import { ExplainedError } from '../explained-error.ts';
 import { formatTime, t } from '../translator.ts';
 import type { ApiClient, Session, User } from './api-client.ts';
 import { Button, Dialog, FieldForm, Problem, Status, useAction, useLoaded } from './elements.tsx';
-import { describeLockProblem, describeMintProblem, findMintUrlProblem } from './problem-text.ts';
+import { describeMintProblem, findMintUrlProblem } from './problem-text.ts';
 
 /** The mint chooses its name and description. Missing fields are unknown. Times are Unix seconds. */
 interface Mint {
@@ -209,6 +209,8 @@ async function fetchPreview(api: ApiClient, enteredUrl: string): Promise<Mint> {
   return data.mint;
 }
 
+const LOCK_TEXTS = { locking_unsupported: 'account.mintCannotLock' } as const;
+
 function LockSetting({ onStart, ...session }: Session & { onStart: () => void }) {
   const [chosen, setChosen] = useState(session.user.lockQuote);
   const { isRunning, problem, success, run } = useAction(async (lockQuotes: boolean) => {
@@ -216,7 +218,7 @@ function LockSetting({ onStart, ...session }: Session & { onStart: () => void })
     setChosen(lockQuotes);
     const { lockQuote } = await patch(session, '/api/v2/user/lock', { lockQuotes });
     return t(lockQuote ? 'account.lockSaved' : 'account.unlockSaved');
-  }, describeLockProblem);
+  }, LOCK_TEXTS);
   return (
     <>
       <label class="switch">

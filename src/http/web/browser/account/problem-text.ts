@@ -7,7 +7,9 @@ import { t } from '../translator.ts';
 import { ApiError } from './api-client.ts';
 
 /** What codes of the API mean, if they say enough. The messages of the API are in English, and for programs too. */
-const TEXTS: { readonly [code in ErrorCode]?: TextKey } = {
+export type CodeTexts = { readonly [code in ErrorCode]?: TextKey };
+
+const TEXTS: CodeTexts = {
   locking_unsupported: 'account.lockingUnsupported',
   mint_not_allowed: 'account.mintNotAllowed',
   not_a_member: 'account.membersOnly',
@@ -24,15 +26,21 @@ const TEXTS: { readonly [code in ErrorCode]?: TextKey } = {
 
 const DEFAULT_RETRY_SECONDS = 60;
 
-export function describeProblem(error: unknown): string {
+/** @param actionTexts what codes mean after a certain action */
+export function describeProblem(error: unknown, actionTexts: CodeTexts = {}): string {
   if (isOutcomeUnknown(error)) {
     return t('account.noResponse');
   }
   if (!(error instanceof ApiError)) {
     return describeUnexpected(error);
   }
-  const { code, status, headers } = error;
-  const problem = describeApiError(error);
+  const { code, status, headers, message } = error;
+  const actionText = code && actionTexts[code];
+  if (actionText) {
+    return t(actionText, { reason: message });
+  }
+  const text = code && TEXTS[code];
+  const problem = text ? t(text) : t('account.serverSays', { reason: message });
   if (code === 'unauthorized') {
     return isClockWrong(error) ? t('account.wrongClock') : t('account.signInAgain', { problem });
   }
@@ -47,46 +55,9 @@ export function describeProblem(error: unknown): string {
   return status >= 500 ? t('account.retry', { problem }) : problem;
 }
 
-function describeApiError({ code, message }: ApiError): string {
-  const key = code === null ? undefined : TEXTS[code];
-  return key === undefined ? t('account.serverSays', { reason: message }) : t(key);
-}
-
 /** Signatures are valid for a minute. */
 function isClockWrong({ headers }: ApiError): boolean {
   return Math.abs(Date.now() - Date.parse(headers.get('date') ?? '')) > 60_000;
-}
-
-const PAYMENT_ADVICE: { readonly [code in ErrorCode]?: TextKey } = {
-  // The token may be spent or not.
-  payment_required: 'account.tokenNotUsed',
-  // An earlier token has already begun this purchase.
-  token_not_used: 'account.earlierToken',
-};
-
-/** Explains why a username was not bought with a token, which is still in the user's field. */
-export function describePaymentProblem(error: unknown): string {
-  if (isOutcomeUnknown(error)) {
-    return t('account.purchaseUnknown');
-  }
-  if (error instanceof ExplainedError) {
-    return error.message;
-  }
-  if (error instanceof ApiError) {
-    const { code, status, message } = error;
-    // A proxy sends no code. The server sends `too_large` if all headers together are too long.
-    if (code === 'too_large' || status === 413 || status === 431) {
-      return t('account.tokenTooLong');
-    }
-    if (status >= 500) {
-      return t('account.buyAgain', { problem: describeApiError(error) });
-    }
-    const advice = code === null ? undefined : PAYMENT_ADVICE[code];
-    if (advice !== undefined) {
-      return t(advice, { problem: message });
-    }
-  }
-  return t('account.tokenStillThere', { problem: describeProblem(error) });
 }
 
 /** Whether there was no complete response, so the server may have executed the request or not. */
@@ -95,12 +66,6 @@ export function isOutcomeUnknown(error: unknown): boolean {
   return (
     error instanceof TypeError || (error instanceof DOMException && error.name === 'TimeoutError')
   );
-}
-
-/** Explains why locking was not turned on or off. */
-export function describeLockProblem(error: unknown): string {
-  const isUnsupported = error instanceof ApiError && error.code === 'locking_unsupported';
-  return isUnsupported ? t('account.mintCannotLock') : describeProblem(error);
 }
 
 /** Returns why an entered address cannot be that of a mint, or null. The server checks everything else. */

@@ -1,10 +1,8 @@
 import { useState } from 'preact/hooks';
 import { CopyableText } from '../../elements.ts';
 import { t } from '../translator.ts';
-import { ApiError } from './api-client.ts';
 import { ChannelState, type ChannelsProps } from './channel-state.tsx';
 import { FieldForm, useAction } from './elements.tsx';
-import { describeProblem } from './problem-text.ts';
 
 /** A program of the user, to which the server reports each payment. */
 export function WebhookPart({ channels, onAdd, ...props }: ChannelsProps) {
@@ -32,13 +30,9 @@ export function WebhookPart({ channels, onAdd, ...props }: ChannelsProps) {
 
 function NewWebhook({ onUrl }: { onUrl: (url: string) => Promise<void> }) {
   const [url, setUrl] = useState('');
-  const { isRunning, problem, run } = useAction(
-    () => onUrl(url),
-    (error) =>
-      error instanceof ApiError && error.code === 'invalid'
-        ? t('account.webhookUrlInvalid')
-        : describeProblem(error),
-  );
+  const { isRunning, problem, run } = useAction(() => onUrl(url), {
+    invalid: 'account.webhookUrlInvalid',
+  });
   return (
     <FieldForm
       id="webhook"

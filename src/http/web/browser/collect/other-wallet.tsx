@@ -3,7 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { CopyableText, QrCode } from '../../elements.ts';
 import { ApiError } from '../account/api-client.ts';
 import { FieldForm, useAction } from '../account/elements.tsx';
-import { describePaymentProblem, isOutcomeUnknown, parseToken } from '../account/problem-text.ts';
+import { isOutcomeUnknown, parseToken } from '../account/problem-text.ts';
 import { rich, t } from '../translator.ts';
 
 interface OtherWalletProps {
@@ -13,6 +13,13 @@ interface OtherWalletProps {
   mintUrl: string;
   buy: (token: string) => Promise<void>;
 }
+
+const TOKEN_TEXTS = {
+  payment_required: 'account.tokenNotUsed',
+  // An earlier token has already begun this purchase.
+  token_not_used: 'account.earlierToken',
+  too_large: 'account.tokenTooLong',
+} as const;
 
 /** Pays with a token that the user creates in another wallet, and pastes. */
 export function OtherWallet({ request, price, mintUrl, buy }: OtherWalletProps) {
@@ -33,7 +40,7 @@ export function OtherWallet({ request, price, mintUrl, buy }: OtherWalletProps) 
       }
       throw error;
     }
-  }, describePaymentProblem);
+  }, TOKEN_TEXTS);
   const hasToken = text !== '';
   useEffect(() => {
     const warn = (event: Event) => hasToken && event.preventDefault();

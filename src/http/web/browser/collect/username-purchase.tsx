@@ -1,9 +1,8 @@
 import type { VNode } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { InvoiceActions, Section } from '../../elements.ts';
-import { ApiError, type User } from '../account/api-client.ts';
+import type { User } from '../account/api-client.ts';
 import { Problem, Status, useAction, useLoaded } from '../account/elements.tsx';
-import { describeProblem } from '../account/problem-text.ts';
 import type { AccountSession } from '../account/restore-session.ts';
 import { announceUser } from '../account/tabs.ts';
 import {
@@ -99,7 +98,7 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
   const { isRunning, problem, run } = useAction(
     (method: PaymentMethod) =>
       navigator.locks.request(`username ${user.pubkey}`, () => pay(method)),
-    describePurchaseProblem,
+    { payment_required: 'collect.tokenRefused' },
   );
 
   const awaitedIds = useRef(new Set<string>());
@@ -218,10 +217,4 @@ function parseName(text: string): string {
 /** Whether it is an invoice that must not be paid any more. */
 function isExpired(holding: Holding): boolean {
   return isUnpaid(holding) && (holding.invoice?.expiresAtMs ?? 0) <= Date.now();
-}
-
-function describePurchaseProblem(error: unknown): string {
-  return error instanceof ApiError && error.code === 'payment_required'
-    ? t('collect.tokenRefused', { reason: error.message })
-    : describeProblem(error);
 }

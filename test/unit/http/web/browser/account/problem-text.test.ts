@@ -2,13 +2,10 @@ import '../../../../../helpers/web/english-page.ts';
 import { expect, it } from 'vitest';
 import { ApiError } from '../../../../../../src/http/web/browser/account/api-client.ts';
 import {
-  describePaymentProblem,
   describeProblem,
   parseToken,
 } from '../../../../../../src/http/web/browser/account/problem-text.ts';
 
-const NO_RESPONSE = new TypeError('Failed to fetch');
-const BROKEN_MINT = new ApiError(500, 'unavailable', 'For programs.', new Headers());
 const PURCHASE = new ApiError(503, 'purchase_in_progress', 'For programs.', new Headers());
 const LIMITED = new ApiError(
   429,
@@ -16,19 +13,6 @@ const LIMITED = new ApiError(
   'For programs.',
   new Headers({ 'retry-after': '7' }),
 );
-
-// test/web/account-username.test.ts covers the other problems.
-it.each<[string, Error, RegExp]>([
-  ['a lost response', NO_RESPONSE, /Press “Buy” again with the same token: it is not spent/],
-  ['a broken mint', BROKEN_MINT, /^The mint is busy.*with the same token.*not spent twice/],
-  [
-    'a purchase in progress',
-    PURCHASE,
-    /^A purchase of this name is in progress\. Press “Buy” again/,
-  ],
-])('describePaymentProblem explains %s', (_case, error, text) => {
-  expect(describePaymentProblem(error)).toMatch(text);
-});
 
 it.each([
   [
