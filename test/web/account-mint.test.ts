@@ -108,22 +108,14 @@ it('says what is wrong with a mint, and keeps the current one', async () => {
     { hasHostileInfo: true },
   );
   onTestFinished(() => redirecting.close());
-  const previews: string[] = [];
-  page.on('request', (request) => {
-    if (request.url().includes('/preview')) {
-      previews.push(request.url());
-    }
-  });
   const check = async (url: string, problem: string) => {
     await checkMint(url);
     await content.getByRole('alert').filter({ hasText: problem }).waitFor();
     expect(await content.getByLabel('Choose another mint').inputValue()).toBe(url);
   };
-  await check('', 'Enter the address of a mint');
-  await check('no url', 'not a web address');
-  await check('ftp://mint.example', 'starts with https://');
-  expect(previews).toEqual([]);
-  await check('https://mint.example/?a=b', 'no “?” or “#”');
+  for (const url of ['', 'no url', 'ftp://mint.example', 'https://mint.example/?a=b']) {
+    await check(url, 'The address of a mint looks like https://mint.example.');
+  }
   await check('http://127.0.0.1:1', 'No program accepts connections');
   await check(environment.origin, 'is not a mint');
   await check(uselessMint.url, 'accepts no Lightning payments in sats');

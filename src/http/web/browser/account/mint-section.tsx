@@ -1,10 +1,10 @@
 import { useState } from 'preact/hooks';
 import { Section } from '../../elements.ts';
+import type { TextKey } from '../../translation.ts';
 import { ExplainedError } from '../explained-error.ts';
 import { formatTime, t } from '../translator.ts';
 import type { ApiClient, Session, User } from './api-client.ts';
 import { Button, Dialog, FieldForm, Problem, Status, useAction, useLoaded } from './elements.tsx';
-import { describeMintProblem, findMintUrlProblem } from './problem-text.ts';
 
 /** The mint chooses its name and description. Missing fields are unknown. Times are Unix seconds. */
 interface Mint {
@@ -195,19 +195,27 @@ function MintChoice({ mint, onSaved, onCancel, ...session }: MintChoiceProps) {
 /** Throws an error with a sentence for the user if the mint cannot be used. */
 async function fetchPreview(api: ApiClient, enteredUrl: string): Promise<Mint> {
   const text = enteredUrl.trim();
-  const url = text === '' || text.includes('://') ? text : `https://${text}`;
-  const urlProblem = findMintUrlProblem(url);
-  if (urlProblem !== null) {
-    throw new ExplainedError(urlProblem);
-  }
+  const url = text.includes('://') ? text : `https://${text}`;
   const { data } = await api.request<{ mint?: Mint; reason?: string }>(
     `/api/v2/user/mint/preview?${new URLSearchParams({ url })}`,
   );
   if (data.mint === undefined) {
-    throw new ExplainedError(describeMintProblem(data.reason ?? ''));
+    throw new ExplainedError(t(MINT_PROBLEMS[data.reason ?? ''] ?? 'account.mintUnavailable'));
   }
   return data.mint;
 }
+
+/** By the reason from the API, whose later versions may add reasons. */
+const MINT_PROBLEMS: { readonly [reason: string]: TextKey } = {
+  invalid_url: 'account.mintInvalidUrl',
+  not_found: 'account.mintNotFound',
+  refused: 'account.mintRefused',
+  timeout: 'account.mintTimeout',
+  redirect: 'account.mintRedirect',
+  not_a_mint: 'account.notAMint',
+  no_sats: 'account.mintNoSats',
+  not_allowed: 'account.mintNotAllowed',
+};
 
 const LOCK_TEXTS = { locking_unsupported: 'account.mintCannotLock' } as const;
 

@@ -68,34 +68,6 @@ export function isOutcomeUnknown(error: unknown): boolean {
   );
 }
 
-/** Returns why an entered address cannot be that of a mint, or null. The server checks everything else. */
-export function findMintUrlProblem(url: string): string | null {
-  if (url === '') {
-    return t('account.mintUrlEmpty');
-  }
-  // Chromium accepts spaces in host names.
-  if (/\s/.test(url) || !URL.canParse(url)) {
-    return t('account.mintUrlInvalid');
-  }
-  return /^https?:/i.test(url) ? null : t('account.mintUrlScheme');
-}
-
-/** @param reason from the API, whose later versions may add reasons */
-export function describeMintProblem(reason: string): string {
-  return t(MINT_PROBLEMS[reason] ?? 'account.mintUnavailable');
-}
-
-const MINT_PROBLEMS: { readonly [reason: string]: TextKey } = {
-  invalid_url: 'account.mintInvalidUrl',
-  not_found: 'account.mintNotFound',
-  refused: 'account.mintRefused',
-  timeout: 'account.mintTimeout',
-  redirect: 'account.mintRedirect',
-  not_a_mint: 'account.notAMint',
-  no_sats: 'account.mintNoSats',
-  not_allowed: 'account.mintNotAllowed',
-};
-
 /** Returns a token without the line breaks that some programs add. Throws if a text cannot be sent as a token. */
 export function parseToken(text: string): string {
   const token = text.replace(/\s+/g, '');
