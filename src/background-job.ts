@@ -1,3 +1,7 @@
+import { retryLogLevel } from './errors.ts';
+import type { Logger } from './log.ts';
+import { OutageTracker } from './outage-tracker.ts';
+
 interface BackgroundJobOptions {
   work: (signal: AbortSignal) => Promise<void>;
   /** The pause after each round. */
@@ -49,4 +53,24 @@ export class BackgroundJob {
       }
     }
   }
+}
+
+/** Creates a job that uses the database. Of the failures of an outage, it logs all but the first at level `debug`. */
+export function createDatabaseJob(
+  { work, intervalMs }: Pick<BackgroundJobOptions, 'work' | 'intervalMs'>,
+  failure: { event: string; message: string },
+  { monotonicMs, log }: { monotonicMs: () => number; log: Logger },
+): BackgroundJob {
+  const outage = new OutageTracker(monotonicMs);
+  return new BackgroundJob({
+    work: async (signal) => {
+      await work(signal);
+      outage.recordSuccess();
+    },
+    intervalMs,
+    onError: (err) => {
+      const level = outage.recordFailure() ? retryLogLevel(err) : 'debug';
+      log[level]({ event: failure.event, err }, `${failure.message}; will retry`);
+    },
+  });
 }

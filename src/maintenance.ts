@@ -1,24 +1,22 @@
-import { BackgroundJob } from './background-job.ts';
+import { createDatabaseJob } from './background-job.ts';
 import type { Clock } from './clock.ts';
 import { deleteOldRows, TABLES_WITH_RETENTION } from './database/retention-store.ts';
 import type { Db } from './database/transaction.ts';
-import { retryLogLevel } from './errors.ts';
 import type { Logger } from './log.ts';
 import { giveUpOverdueDeliveries, pruneZapRequests } from './zaps/zap-receipt-store.ts';
 
 /** Rows per statement. Small, so that no statement holds its locks for long. */
 const BATCH_SIZE = 500;
 
-export function createMaintenanceJob({ db, clock, log }: { db: Db; clock: Clock; log: Logger }) {
-  return new BackgroundJob({
-    work: (signal) => runMaintenance(db, clock(), signal),
-    intervalMs: 10 * 60_000,
-    onError: (error) =>
-      log[retryLogLevel(error)](
-        { event: 'database_maintenance_failed', err: error },
-        'database maintenance failed; will retry',
-      ),
-  });
+export function createMaintenanceJob(context: {
+  db: Db;
+  clock: Clock;
+  monotonicMs: () => number;
+  log: Logger;
+}) {
+  const work = (signal: AbortSignal) => runMaintenance(context.db, context.clock(), signal);
+  const failure = { event: 'database_maintenance_failed', message: 'database maintenance failed' };
+  return createDatabaseJob({ work, intervalMs: 10 * 60_000 }, failure, context);
 }
 
 /** Gives up overdue deliveries of zap receipts and deletes old data, in small batches, until the signal aborts. */

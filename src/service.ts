@@ -99,11 +99,9 @@ async function start(parts: ServiceParts) {
   await watcher.start();
   parts.zaps.receiptDispatcher.start();
   parts.notifications?.dispatcher.start();
-  parts.maintenance.start();
-  parts.auditLog.start();
-  parts.alertJob?.start();
-  parts.fiatRates?.job.start();
-  parts.usernames.start();
+  for (const job of parts.jobs) {
+    job.start();
+  }
   parts.readiness.phase = 'serving';
   const publicOrigin = publicOrigins.canonicalOrigin;
   const metricsUrl = started.metricsServer?.url ?? null;
@@ -177,18 +175,12 @@ async function stop(parts: ServiceParts, stopDelayMs: number): Promise<void> {
       stop: () => started.notifications?.close(),
     },
     { name: 'quote updates', deadlineMs: 500, stop: () => quotes.updateSender.stop() },
-    { name: 'purchases', deadlineMs: 500, stop: () => parts.usernames.stop() },
     {
-      name: 'connections',
-      deadlineMs: 250,
-      stop: () => Promise.all([parts.fiatRates?.job.stop(), parts.egress.close()]),
+      name: 'jobs',
+      deadlineMs: 750,
+      stop: () => Promise.all(parts.jobs.map((job) => job.stop())),
     },
-    {
-      name: 'database jobs',
-      deadlineMs: 250,
-      stop: () =>
-        Promise.all([parts.maintenance.stop(), parts.auditLog.stop(), parts.alertJob?.stop()]),
-    },
+    { name: 'connections', deadlineMs: 250, stop: () => parts.egress.close() },
     {
       name: 'metrics',
       deadlineMs: 250,
@@ -328,8 +320,6 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
           egress,
         })
       : null;
-  const maintenance = createMaintenanceJob(shared);
-  const auditLog = createAuditLogJob(shared);
   const { fiatRateUrl, fiatCurrencies = [] } = config.web ?? {};
   const fiatRates =
     fiatRateUrl === undefined
@@ -352,6 +342,12 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
   });
   const alertJob =
     alerts && createAlertJob(alerts, alertChecks, overrides.alertIntervalMs ?? 60_000);
+  const optionalJobs = [usernames.recoveryJob, alertJob, fiatRates?.job ?? null];
+  const jobs = [
+    createMaintenanceJob(shared),
+    createAuditLogJob(shared),
+    ...optionalJobs.filter((job) => job !== null),
+  ];
   const publicOrigins = new PublicOrigins(config.publicOrigins);
   const http = await createHttp(
     {
@@ -420,12 +416,8 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
     quotes,
     watcher,
     recipients,
-    usernames,
     notifications,
-    maintenance,
-    auditLog,
-    alertJob,
-    fiatRates,
+    jobs,
     readiness,
     publicOrigins,
     http,

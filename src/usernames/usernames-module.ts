@@ -1,12 +1,11 @@
-import { BackgroundJob } from '../background-job.ts';
+import { createDatabaseJob } from '../background-job.ts';
 import type { Clock } from '../clock.ts';
 import { loadOrGenerateSecret, readGeneratedSecret } from '../database/data-dir.ts';
 import type { Db } from '../database/transaction.ts';
-import { OperatorError, retryLogLevel } from '../errors.ts';
+import { OperatorError } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import { EcashClient } from '../mints/ecash-client.ts';
 import type { Mints } from '../mints/mints-module.ts';
-import { OutageTracker } from '../outage-tracker.ts';
 import { Sealer } from '../sealer.ts';
 import { KeysetCache } from './ecash/keyset-cache.ts';
 import { type PurchaseContext, resumeDuePurchases } from './purchase.ts';
@@ -39,30 +38,23 @@ export async function createUsernamesModule(
     recoveryIntervalMs?: number | undefined;
   },
 ) {
-  const { settings, db, mints, allowHttpMints, clock, monotonicMs, log } = options;
+  const { settings, db, mints, allowHttpMints, clock, log } = options;
   const sealer = await prepareTreasurySecret(settings, db);
   const purchases = createPurchaseContext(options);
   const { usernames: policy } = settings;
   const { infoCache: mintInfoCache } = mints;
   const context = { db, policy, mintInfoCache, allowHttpMints, purchases, clock, log };
-  const outage = new OutageTracker(monotonicMs);
-  const recovery = new BackgroundJob({
-    work: async () => {
-      if (purchases !== null) {
-        await resumeDuePurchases(purchases);
-      }
-      outage.recordSuccess();
-    },
-    intervalMs: options.recoveryIntervalMs ?? 2_000,
-    onError: (err) => {
-      const level = outage.recordFailure() ? retryLogLevel(err) : 'debug';
-      log[level](
-        { event: 'purchase_recovery_failed', err },
-        'purchase recovery failed; will retry',
-      );
-    },
-  });
-  return { context, sealer, start: () => recovery.start(), stop: () => recovery.stop() };
+  const recoveryJob =
+    purchases &&
+    createDatabaseJob(
+      {
+        work: () => resumeDuePurchases(purchases),
+        intervalMs: options.recoveryIntervalMs ?? 2_000,
+      },
+      { event: 'purchase_recovery_failed', message: 'purchase recovery failed' },
+      options,
+    );
+  return { context, sealer, recoveryJob };
 }
 
 /** Returns null if there is no treasury secret, which selling usernames requires. */

@@ -1,8 +1,7 @@
-import { BackgroundJob } from '../../background-job.ts';
+import { type BackgroundJob, createDatabaseJob } from '../../background-job.ts';
 import type { Clock } from '../../clock.ts';
 import { toFlag } from '../../database/sql.ts';
 import type { Db } from '../../database/transaction.ts';
-import { retryLogLevel } from '../../errors.ts';
 import type { Logger } from '../../log.ts';
 import type { AlertMessage } from './alert-sender.ts';
 import { type AlertState, claimAlert, saveAlert } from './alert-store.ts';
@@ -34,6 +33,7 @@ interface AlertContext {
   /** Added to each text. */
   siteName: string;
   clock: Clock;
+  monotonicMs: () => number;
   log: Logger;
 }
 
@@ -48,28 +48,18 @@ export function createAlertJob(
 ): BackgroundJob {
   const { database_unavailable: checkDatabase, ...otherChecks } = checks;
   let databaseState: AlertState = { sinceMs: null, text: null, isAnnounced: 0 };
-  return new BackgroundJob({
-    work: async () => {
-      databaseState = await updateAlert(
-        context,
-        'database_unavailable',
-        databaseState,
-        checkDatabase,
-      );
-      if (databaseState.sinceMs !== null) {
-        return;
-      }
-      for (const [name, check] of Object.entries(otherChecks)) {
-        await checkAlert(context, name as AlertName, check);
-      }
-    },
-    intervalMs,
-    onError: (error) =>
-      context.log[retryLogLevel(error)](
-        { event: 'alert_check_failed', err: error },
-        'a check of the alerts failed; will retry',
-      ),
-  });
+  const work = async () => {
+    const name = 'database_unavailable';
+    databaseState = await updateAlert(context, name, databaseState, checkDatabase);
+    if (databaseState.sinceMs !== null) {
+      return;
+    }
+    for (const [other, check] of Object.entries(otherChecks)) {
+      await checkAlert(context, other as AlertName, check);
+    }
+  };
+  const failure = { event: 'alert_check_failed', message: 'a check of the alerts failed' };
+  return createDatabaseJob({ work, intervalMs }, failure, context);
 }
 
 /** Checks an alert whose state is in the database, unless a process has checked it within the last minute. */
