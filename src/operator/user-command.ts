@@ -34,7 +34,7 @@ import {
 } from './format.ts';
 import { parseMintUrl, parseNote } from './options.ts';
 import type { CommandIo } from './process-io.ts';
-import { countPayments, searchQuotes } from './trace/trace-store.ts';
+import { searchQuotes } from './trace/trace-store.ts';
 import { deleteUser, exportUser } from './user-data.ts';
 import { reportUsers, USER_PAGE_OPTIONS } from './user-list.ts';
 import { setUserMint } from './user-mint.ts';
@@ -220,7 +220,6 @@ async function showUser(
 ): Promise<CommandReport> {
   const nowMs = clock();
   const usernames = await listUsernamesOfKey(db, pubkey);
-  const payments = await countPayments(db, pubkey);
   // All quotes are open for about as long, so the newest ones contain those that are open.
   const unpaid = await searchQuotes(db, pubkey, 'unpaid', null, MAX_COUNTED_OPEN_QUOTES + 1);
   const openQuotes = unpaid.filter(({ watchUntilMs }) => watchUntilMs !== null);
@@ -234,15 +233,16 @@ async function showUser(
     return { isSuccess: false, json: { outcome: 'not_found', pubkey }, lines: [text] };
   }
   const { name = null, mintUrl, lockQuotes = null, block, formerBlock, member } = user ?? {};
+  const { paymentCount = 0, lastPaidAtMs = null } = user ?? {};
   const formatAt = (atMs: number) => formatTimeWithDistance(atMs, nowMs);
-  const lastPaid = payments.lastPaidAtMs && `, the last at ${formatAt(payments.lastPaidAtMs)}`;
+  const lastPaid = lastPaidAtMs && `, the last at ${formatAt(lastPaidAtMs)}`;
   const locking = lockQuotes ? 'on' : 'off';
   const moreThan = hasMoreOpenQuotes ? 'more than ' : '';
   const inProgress = open === 0 ? '' : `, ${formatNumber(open)} in progress`;
   const failures = failed === 0 ? '' : `, ${formatNumber(failed)} failed`;
   const unblocked =
     formerBlock && `${formatAt(formerBlock.untilMs)}; it was blocked ${blockToText(formerBlock)}`;
-  const counts = { ...payments, openQuoteCount, hasMoreOpenQuotes };
+  const counts = { paymentCount, lastPaidAtMs, openQuoteCount, hasMoreOpenQuotes };
   return {
     isSuccess: true,
     json: { outcome: 'found', nowMs, pubkey, ...user, usernames, ...counts, purchases },
@@ -253,7 +253,7 @@ async function showUser(
         ...usernames.map((username) => usernameToField(username, nowMs)),
         ['Mint', mintUrl ?? SERVICE_DEFAULT_TEXT],
         ['Locking', lockQuotes === null ? SERVICE_DEFAULT_TEXT : locking],
-        ['Payments', `${formatNumber(payments.paymentCount)}${lastPaid ?? ''}`],
+        ['Payments', `${formatNumber(paymentCount)}${lastPaid ?? ''}`],
         ['Open quotes', `${moreThan}${formatNumber(openQuoteCount)} (not paid yet)`],
         ['Purchases', `${formatNumber(completed)}${inProgress}${failures}`],
         [

@@ -23,6 +23,9 @@ export interface StoredUser {
   /** The last block, if the operator has lifted it. */
   formerBlock: (RecipientBlock & { untilMs: number }) | null;
   member: Membership | null;
+  /** The number of payments received. */
+  paymentCount: number;
+  lastPaidAtMs: number | null;
 }
 
 /** Numbers and dates a recipient's payments. The current transaction has locked its row. */
@@ -157,6 +160,8 @@ async function findUser(db: Db, column: 'pubkey' | 'name', value: string) {
       'unblocked_at as untilMs',
       'member_since',
       'member_note',
+      'paid_count as paymentCount',
+      'last_paid_at as lastPaidAtMs',
     ])
     .where(column, '=', value)
     .executeTakeFirst();

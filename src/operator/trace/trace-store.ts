@@ -52,18 +52,6 @@ export async function searchQuotes(
   return rows.map(convertFlags);
 }
 
-export async function countPayments(
-  db: Db,
-  pubkey: string,
-): Promise<{ paymentCount: number; lastPaidAtMs: number | null }> {
-  const counter = await db
-    .selectFrom('users')
-    .select(['paid_count as paymentCount', 'last_paid_at as lastPaidAtMs'])
-    .where('pubkey', '=', pubkey)
-    .executeTakeFirst();
-  return counter ?? { paymentCount: 0, lastPaidAtMs: null };
-}
-
 export async function findMintLeaseHolder(db: Db, mintUrl: string) {
   const row = await db
     .selectFrom('mint_leases')

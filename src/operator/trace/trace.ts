@@ -8,7 +8,6 @@ import { findReceiptOfQuote } from '../../zaps/zap-receipt-store.ts';
 import type { CommandContext } from '../command.ts';
 import { parseTraceIdentifier, type TraceIdentifier } from './trace-identifier.ts';
 import {
-  countPayments,
   findMintLeaseHolder,
   findTracedQuotes,
   type QuoteFilter,
@@ -105,7 +104,7 @@ async function traceQuote({ db, reveal }: TraceContext, quote: TracedQuote, nowM
 
 async function traceRecipient({ db, clock, reveal, limit, filter }: TraceContext, pubkey: string) {
   const user = await findUserByPubkey(db, pubkey);
-  const { paymentCount } = await countPayments(db, pubkey);
+  const paymentCount = user?.paymentCount ?? 0;
   const payments = await searchQuotes(db, pubkey, 'paid', filter, limit + 1);
   const unpaid = await searchQuotes(db, pubkey, 'unpaid', filter, limit + 1);
   // With a filter, quotes that can no longer be paid are listed, too.
