@@ -155,44 +155,37 @@ async function changeUsername(
     const listText = listToText(before);
     const npub = npubOf(before);
     const since = `since ${formatTime(statusSinceMs)}`;
-    let isFree = false;
-    let historyText = '';
-    switch (availability) {
-      case 'free':
-        if (action === 'release') {
-          return report('already_free', 'is already free.');
-        }
-        isFree = true;
-        break;
-      case 'pending': {
-        const text = `is being bought by ${npub} ${since}: nothing was changed. Try again when the purchase has ended.`;
-        return report('pending', text);
-      }
-      case 'in_use':
-        if (!isTakeoverAllowed) {
-          const advice = `\`nutpost name ${action} ${name} --in-use\` takes it away from its owner.`;
-          return report('in_use', `is in use by ${npub} ${since}: nothing was changed. ${advice}`);
-        }
-        historyText = ` It was taken away from ${npub}, who had it ${since} and can now be paid by npub only.`;
-        await notify(tx, RECIPIENT_CHANGES_CHANNEL, [name]);
-        isFree = await revokeUsername(tx, name, nowMs);
-        break;
-      case 'reserved':
-        if (action === 'reserve') {
-          const reason = status === 'reserved' ? since : listText;
-          return report('already_reserved', `is already reserved (${reason}).`);
-        }
-        if (status !== 'reserved') {
-          const text = `stays reserved (${listText}): no command can release it.`;
-          return report('on_reserved_list', text);
-        }
-        historyText = ` It was reserved ${since}.`;
-        isFree = await freeUsername(tx, name);
-        break;
-      case 'in_grace':
-        historyText = ` ${npub} had it before and could have reclaimed it until ${formatTime(graceEndsAtMs ?? 0)}.`;
-        isFree = await freeUsername(tx, name);
-        break;
+    if (availability === 'pending') {
+      const advice = 'nothing was changed. Try again when the purchase has ended.';
+      return report('pending', `is being bought by ${npub} ${since}: ${advice}`);
+    }
+    if (availability === 'in_use' && !isTakeoverAllowed) {
+      const advice = `\`nutpost name ${action} ${name} --in-use\` takes it away from its owner.`;
+      return report('in_use', `is in use by ${npub} ${since}: nothing was changed. ${advice}`);
+    }
+    if (availability === 'free' && action === 'release') {
+      return report('already_free', 'is already free.');
+    }
+    if (availability === 'reserved' && action === 'reserve') {
+      const reason = status === 'reserved' ? since : listText;
+      return report('already_reserved', `is already reserved (${reason}).`);
+    }
+    if (availability === 'reserved' && status !== 'reserved') {
+      const text = `stays reserved (${listText}): no command can release it.`;
+      return report('on_reserved_list', text);
+    }
+    const history = {
+      free: '',
+      in_use: ` It was taken away from ${npub}, who had it ${since} and can now be paid by npub only.`,
+      reserved: ` It was reserved ${since}.`,
+      in_grace: ` ${npub} had it before and could have reclaimed it until ${formatTime(graceEndsAtMs ?? 0)}.`,
+    }[availability];
+    let isFree = availability === 'free';
+    if (availability === 'in_use') {
+      await notify(tx, RECIPIENT_CHANGES_CHANNEL, [name]);
+      isFree = await revokeUsername(tx, name, nowMs);
+    } else if (!isFree) {
+      isFree = await freeUsername(tx, name);
     }
     // A statement returns false if the name no longer has the status that was read.
     if (!isFree || (action === 'reserve' && !(await reserveUsername(tx, name, nowMs)))) {
@@ -208,10 +201,10 @@ async function changeUsername(
       after: { availability: action === 'reserve' || listText !== null ? 'reserved' : 'free' },
     });
     if (action === 'reserve') {
-      return report('reserved', `is now reserved.${historyText}`);
+      return report('reserved', `is now reserved.${history}`);
     }
     const stateText = listText === null ? 'is now free.' : `stays reserved: ${listText}.`;
-    return report('released', `${stateText}${historyText}`);
+    return report('released', `${stateText}${history}`);
   });
 }
 
