@@ -197,7 +197,10 @@ function buildConfig(read: ReadSetting) {
       listSetting(parseOperatorKey, 'is not a valid npub').default([]),
     ),
     /** Where the operator gets alerts. */
-    alertTarget: read('ALERT_URL', alertUrlSetting),
+    alertTarget: read(
+      'ALERT_URL',
+      parsedSetting(parseAlertUrl, ALERT_URL_PROBLEM).nullable().default(null),
+    ),
     logLevel: read(
       'LOG_LEVEL',
       enumSetting(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
@@ -222,6 +225,9 @@ const MINT_URL_PROBLEM =
 
 const RATE_URL_PROBLEM =
   'must be an https:// URL without user, on port 443 or from 1024 on (http:// needs ALLOW_PRIVATE_NETWORKS=true)';
+
+const ALERT_URL_PROBLEM =
+  'must be the https:// or http:// URL of a webhook, or ntfy+https://<server>/<topic>';
 
 const SITE_LINK_PROBLEM =
   'must be a label of up to 40 characters and an https: or mailto: URL or a path, such as Terms=/terms';
@@ -377,29 +383,15 @@ const pathSetting = z.string().regex(/^(?!~)(?!.*\s#)[^$]*$/, {
 
 const colorSetting = z.string().regex(/^#[0-9a-f]{6}$/i, { error: 'must be a color like #a34b0c' });
 
-/** The value may contain a password, so it is not part of the problem. */
-const alertUrlSetting = z
-  .string()
-  .transform((text, context) => {
-    const target = parseAlertUrl(text);
-    if (target === null) {
-      context.addIssue(
-        'must be the https:// or http:// URL of a webhook, or ntfy+https://<server>/<topic>',
-      );
-    }
-    return target;
-  })
-  .nullable()
-  .default(null);
-
-/** A setting that `parse` normalises. `parse` returns null for an invalid text. */
-const parsedSetting = (parse: (text: string) => string | null, problem: string) =>
+/** A setting that `parse` normalises. `parse` returns null for an invalid text, which may be a secret. */
+const parsedSetting = <Value>(parse: (text: string) => Value | null, problem: string) =>
   z.string().transform((text, context) => {
     const value = parse(text);
     if (value === null) {
       context.addIssue(problem);
     }
-    return value ?? '';
+    // With an issue, the value is not used.
+    return value as Value;
   });
 
 /** Like {@link parsedSetting}, for each entry of a comma-separated list. Omits repeated values. */

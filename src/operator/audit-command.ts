@@ -2,7 +2,7 @@ import * as nip19 from 'nostr-tools/nip19';
 import { listAuditEvents, type StoredAuditEvent } from '../recipients/audit-store.ts';
 import { findUserByName } from '../recipients/user-store.ts';
 import { type CommandContext, defineCommand, reportPage } from './command.ts';
-import { formatFields, formatJsonLine, formatTime, pubkeyToText } from './format.ts';
+import { formatFields, formatJson, formatTime, pubkeyToText } from './format.ts';
 import { parseLimit, parsePageId, parseTime } from './options.ts';
 import { parseUserIdentifier } from './user-command.ts';
 
@@ -46,8 +46,8 @@ function eventToLines(event: StoredAuditEvent): string[] {
     `${formatTime(atMs)}  ${action}${subject === null ? '' : `  ${subject}`}`,
     ...formatFields(
       ['By', actors[actorKind]()],
-      ['Before', before && formatJsonLine(before)],
-      ['After', after && formatJsonLine(after)],
+      ['Before', before && formatJson(before)],
+      ['After', after && formatJson(after)],
     ),
   ];
 }

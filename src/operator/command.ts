@@ -229,7 +229,7 @@ export function reportPage<Row>(
 function renderReport(report: CommandReport, isJson: boolean): CommandResult {
   const { isSuccess, json, lines, output } = report;
   const exitCode = isSuccess ? 0 : 1;
-  const text = isJson ? formatJson(json) : joinLines(lines);
+  const text = joinLines(isJson ? [formatJson(json, 2)] : lines);
   if (output !== undefined) {
     return { exitCode, stdout: output, stderr: text };
   }

@@ -3,7 +3,7 @@ import { openExistingDatabase } from '../database/database.ts';
 import type { Db } from '../database/transaction.ts';
 import type { AuditActor } from '../recipients/audit-store.ts';
 import { createTreasurySealer } from '../usernames/usernames-module.ts';
-import { alertTestCommand } from './alerts/alert-command.ts';
+import { alertTestCommand } from './alerts/alert-sender.ts';
 import { exportCommand, importCommand } from './archive/archive-commands.ts';
 import { auditCommand } from './audit-command.ts';
 import { backupCommand } from './backup/backup.ts';

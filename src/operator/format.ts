@@ -63,13 +63,8 @@ export function formatExpiry(ecash: ExpiringEcash, nowMs: number): string {
 }
 
 /** Returns JSON without null fields, with `createdAtMs` as `createdAt` (ISO 8601), and an npub beside each `pubkey`. */
-export function formatJson(value: object): string {
-  return `${JSON.stringify(value, (_key, nested: unknown) => convertFields(nested), 2)}\n`;
-}
-
-/** Returns {@link formatJson} in one line. */
-export function formatJsonLine(value: object): string {
-  return JSON.stringify(value, (_key, nested: unknown) => convertFields(nested));
+export function formatJson(value: object, indent?: number): string {
+  return JSON.stringify(value, (_key, nested: unknown) => convertFields(nested), indent);
 }
 
 function convertFields(value: unknown): unknown {

@@ -1,6 +1,7 @@
 import type { AlertTarget } from '../../net/alert-target.ts';
 import { HttpClient } from '../../net/http-client.ts';
 import { FETCH_LIMITS } from '../../net/limits.ts';
+import { defineCommand } from '../command.ts';
 import { formatTime } from '../format.ts';
 
 export interface AlertMessage {
@@ -50,3 +51,21 @@ const NTFY_HEADERS = {
   over: { tags: 'white_check_mark' },
   test: {},
 };
+
+export const alertTestCommand = defineCommand({
+  name: 'alert test',
+  description: 'sends a test message to ALERT_URL',
+  run: async ({ config: { alertTarget }, clock }) => {
+    const text = 'This is a test. Alerts of nutpost arrive here.';
+    const message = { alert: 'test', state: 'test', title: 'Test', text } as const;
+    const reason =
+      alertTarget === null
+        ? 'ALERT_URL is not set'
+        : await sendAlert(alertTarget, { ...message, sinceMs: clock() });
+    return {
+      isSuccess: reason === null,
+      json: { outcome: reason === null ? 'sent' : 'not_sent', reason },
+      lines: [reason === null ? 'The test message was accepted.' : `Not sent: ${reason}.`],
+    };
+  },
+});

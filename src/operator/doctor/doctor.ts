@@ -13,7 +13,6 @@ import { GuardedFetch } from '../../net/guarded-fetch.ts';
 import { loadEventSigner } from '../../nostr/events.ts';
 import { defineCommand } from '../command.ts';
 import { formatCount, joinLines } from '../format.ts';
-import { checkAlertTarget } from './check-alert-target.ts';
 import { withClockCheck } from './check-clock.ts';
 import { checkDatabase, type DatabaseReport } from './check-database.ts';
 import {
@@ -22,7 +21,7 @@ import {
   checkUserMints,
   checkUsersAtOtherMints,
 } from './check-mints.ts';
-import { checkOrigins } from './check-origins.ts';
+import { checkAlertTarget, checkOrigins } from './check-origins.ts';
 import { checkRelays } from './check-relays.ts';
 import { checkFiles, checkPorts, checkSettings, checkUnknownSettings } from './check-settings.ts';
 import { type Finding, type FindingArea, problem, warning } from './finding.ts';

@@ -14,25 +14,16 @@ export interface Finding {
 }
 
 export function ok(check: Finding['check'], message: string): Finding {
-  return createFinding(check, 'ok', message, null);
+  // The message may contain parts of untrusted responses from mints, relays and other servers.
+  return { check, level: 'ok', message: redact(message), advice: null };
 }
 
 export function warning(check: Finding['check'], message: string, advice: string): Finding {
-  return createFinding(check, 'warning', message, advice);
+  return { ...ok(check, message), level: 'warning', advice };
 }
 
 export function problem(check: Finding['check'], message: string, advice: string): Finding {
-  return createFinding(check, 'problem', message, advice);
-}
-
-function createFinding(
-  check: Finding['check'],
-  level: Finding['level'],
-  message: string,
-  advice: string | null,
-): Finding {
-  // It may contain parts of untrusted responses from mints, relays and other servers.
-  return { check, level, message: redact(message), advice };
+  return { ...ok(check, message), level: 'problem', advice };
 }
 
 export function getUnreachableAdvice(reason: string): string {
