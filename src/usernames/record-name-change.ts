@@ -1,9 +1,8 @@
 import type { Tx } from '../database/transaction.ts';
 import { type AuditActor, recordAuditEvent } from '../recipients/audit-store.ts';
-import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
-import { findUserByPubkey } from '../recipients/user-store.ts';
+import { findUserByPubkey, lockUsers } from '../recipients/user-store.ts';
 
-/** Announces a change of a key's name to all processes, and adds it to the audit trail unless `change` returns false. */
+/** Changes a key's name, and adds that to the audit trail unless `change` returns false. */
 export async function recordNameChange(
   tx: Tx,
   event: { pubkey: string; actor?: AuditActor; action: string; atMs: number },
@@ -11,7 +10,7 @@ export async function recordNameChange(
 ): Promise<boolean> {
   const { pubkey } = event;
   const readName = async () => (await findUserByPubkey(tx, pubkey))?.name ?? null;
-  await notifyRecipientChange(tx, pubkey);
+  await lockUsers(tx, [pubkey]);
   const before = await readName();
   if (!(await change())) {
     return false;
