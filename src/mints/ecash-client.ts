@@ -7,6 +7,7 @@ import type {
   Proof,
   ProofState,
 } from './ecash.ts';
+import { RATE_LIMITER_TIMING } from './limits.ts';
 import {
   type MintErrorResponse,
   type MintRequest,
@@ -107,7 +108,7 @@ export class EcashClient {
   #send<Result extends RequestResult>(
     request: MintRequest<Result>,
   ): Promise<Result | FailedResult> {
-    const maxWaitMs = request.maxWaitMs ?? this.#context.limiter?.payerMaxWaitMs;
+    const { maxWaitMs = RATE_LIMITER_TIMING.payerMaxWaitMs } = request;
     return sendMintRequest(this.#context, { ...request, maxWaitMs });
   }
 }

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import type { Logger } from '../log.ts';
 import { OutageTracker } from '../outage-tracker.ts';
-import { MAX_CACHED_MINTS, MAX_WAITING_CLIENTS, RATE_LIMITER_TIMING } from './limits.ts';
+import { MAX_CACHED_MINTS, MAX_WAITING_CLIENTS } from './limits.ts';
 import { type RequestResult, RouteRateLimiter } from './route-rate-limiter.ts';
 
 /** Mints count requests per route, so each route of a mint has its own limit. */
@@ -75,10 +75,6 @@ export class MintRateLimiter {
 
   constructor(context: MintRateLimiterOptions) {
     this.#context = context;
-  }
-
-  get payerMaxWaitMs(): number {
-    return RATE_LIMITER_TIMING.payerMaxWaitMs;
   }
 
   /** Grants a slot, perhaps after a wait. Prefers the client whose address group got the fewest responses lately. */

@@ -4,6 +4,7 @@ import { toFlag } from '../database/sql.ts';
 import type { Db } from '../database/transaction.ts';
 import { type ErrorCode, RequestError } from '../errors.ts';
 import { type Logger, logMilestone } from '../log.ts';
+import { createQuoteForPayer } from '../mints/create-quote.ts';
 import type { MintInfo } from '../mints/mint-info.ts';
 import type { Mints } from '../mints/mints-module.ts';
 import type { CreatedQuote } from '../mints/quote-responses.ts';
@@ -103,7 +104,7 @@ function resolveSendableRange({ operatorRange }: InvoiceContext, mintInfo: MintI
 }
 
 async function createQuote(
-  { mints, log }: InvoiceContext,
+  { mints, monotonicMs, log }: InvoiceContext,
   { recipient, amountMsat, prefixes, details }: InvoiceOrder,
   mintInfo: MintInfo,
 ): Promise<CreatedQuote> {
@@ -113,7 +114,9 @@ async function createQuote(
     ...(lockQuotes ? { pubkey: toQuoteLockPubkey(pubkey) } : {}),
     ...chooseInvoiceDescription(mintInfo, details),
   };
-  const result = await mints.quoteCreator.createQuote(mintUrl, params, toAddressGroup(prefixes));
+  const addressGroup = toAddressGroup(prefixes);
+  const { payerClient } = mints;
+  const result = await createQuoteForPayer(payerClient, mintUrl, params, addressGroup, monotonicMs);
   if (result.outcome === 'created') {
     return result.quote;
   }
