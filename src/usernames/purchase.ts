@@ -77,8 +77,7 @@ export async function startPurchase(
   PurchaseResult | { outcome: PurchaseConflict } | { outcome: 'mint_busy'; retryAfterMs: number }
 > {
   const { pubkey, name, mintUrl, addressGroup, proofs } = order;
-  const keysets = await context.keysetCache.getKeysets(mintUrl);
-  const planned = await planSwap(context, mintUrl, proofs, keysets);
+  const planned = await planSwap(context, mintUrl, proofs);
   if (planned.outcome !== 'planned') {
     return { outcome: 'failed', reason: planned.outcome };
   }
@@ -194,13 +193,12 @@ async function redeemToken(
   inputs: readonly Proof[],
   wait: RequestWait = {},
 ): Promise<SwapResult> {
-  const { db, keysetCache, clock } = context;
+  const { db, clock } = context;
   const result = await sendSwap(context, { ...purchase, inputs }, wait);
   if (result.outcome !== 'rejected' || !OUTDATED_PLAN_REASONS.includes(result.reason)) {
     return result;
   }
-  const keysets = await keysetCache.getFreshKeysets(purchase.mintUrl);
-  const planned = await planSwap(context, purchase.mintUrl, inputs, keysets);
+  const planned = await planSwap(context, purchase.mintUrl, inputs);
   if (planned.outcome === 'fee_exceeds_value') {
     return result;
   }

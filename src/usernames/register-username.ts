@@ -204,7 +204,7 @@ async function buyUsername(
   }
   await requireRestoreSupport(context);
   const payment = await validatePayment(context, purchases.keysetCache, decoded, priceSat);
-  if (payment.outcome !== 'valid') {
+  if (payment.outcome === 'rejected') {
     return paymentRequired(payment.reason);
   }
   const order = { pubkey, name, priceSat, mintUrl, addressGroup, proofs: payment.proofs };
@@ -252,13 +252,7 @@ async function validatePayment(
   if (keysets === null) {
     throw mintError();
   }
-  const requirements = { mintUrl, allowHttp, priceSat, nowMs: clock(), keysets };
-  const result = await validateToken(token, requirements);
-  if (result.outcome !== 'unknown_keyset') {
-    return result;
-  }
-  const freshKeysets = (await keysetCache.getFreshKeysets(mintUrl)) ?? keysets;
-  return await validateToken(token, { ...requirements, keysets: freshKeysets });
+  return await validateToken(token, { mintUrl, allowHttp, priceSat, nowMs: clock(), keysets });
 }
 
 /** Throws if the mint cannot restore ecash (NUT-07, NUT-09), because a lost response would lose the buyer's money. */

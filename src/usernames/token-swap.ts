@@ -1,5 +1,5 @@
 import type { Clock } from '../clock.ts';
-import type { Keyset, OutputPlan, Proof } from '../mints/ecash.ts';
+import type { OutputPlan, Proof } from '../mints/ecash.ts';
 import type { EcashClient, SwapRejectionReason } from '../mints/ecash-client.ts';
 import { describeFailure } from '../mints/mint-client.ts';
 import type { RequestWait } from '../mints/mint-rate-limiter.ts';
@@ -51,13 +51,13 @@ export const OUTDATED_PLAN_REASONS: readonly SwapRejectionReason[] = [
   'unbalanced',
 ];
 
-/** Plans outputs that are worth the proofs minus the mint's fee. `keysets` is null if the mint does not respond. */
+/** Plans outputs that are worth the proofs minus the mint's fee. */
 export async function planSwap(
   { keysetCache, clock }: SwapContext,
   mintUrl: string,
   proofs: readonly Proof[],
-  keysets: readonly Keyset[] | null,
 ) {
+  const keysets = await keysetCache.getKeysets(mintUrl);
   const isListed = ({ id }: Proof) => keysets?.some((keyset) => keyset.id === id);
   if (keysets === null || !proofs.every(isListed)) {
     return { outcome: 'mint_unusable' } as const;

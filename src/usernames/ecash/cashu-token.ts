@@ -29,12 +29,6 @@ export interface DecodedToken {
   proofs: readonly Proof[];
 }
 
-export type TokenValidationResult =
-  | { outcome: 'valid'; proofs: Proof[] }
-  | TokenRejection
-  /** The mint may have added the keyset after its keysets were read. */
-  | { outcome: 'unknown_keyset'; reason: string };
-
 /** Decodes a `cashuA` or `cashuB` token (NUT-00). Ignores its DLEQ proofs, because the mint checks the token anyway. */
 export function decodeToken(text: string): DecodedToken | TokenRejection {
   if (text.length > MAX_TOKEN_LENGTH) {
@@ -71,7 +65,7 @@ export async function validateToken(
     priceSat: number;
     nowMs: number;
   },
-): Promise<TokenValidationResult> {
+): Promise<{ outcome: 'valid'; proofs: Proof[] } | TokenRejection> {
   const { mintUrl, allowHttp, keysets, priceSat, nowMs } = requirements;
   if (token.mints.some((mint) => normaliseMintUrl(mint, { allowHttp }) !== mintUrl)) {
     return rejectToken(`The token is from another mint; only ecash from ${mintUrl} is accepted.`);
@@ -91,7 +85,7 @@ export async function validateToken(
   for (const proof of token.proofs) {
     const keyset = findKeyset(proof.id, keysets);
     if (keyset === undefined) {
-      return { outcome: 'unknown_keyset', reason: 'The token uses an unknown keyset.' };
+      return rejectToken('The token uses an unknown keyset.');
     }
     if (keyset.unit !== 'sat') {
       return NOT_SAT;

@@ -5,20 +5,19 @@ import { verifyKeysetKeys } from './proofs.ts';
 
 /** Caches the keysets of mints, and their keys. Returns null if the mint does not respond. Callers share requests. */
 export class KeysetCache {
-  readonly #lists: LRUCache<string, { keysets: readonly Keyset[]; fetchedAtMs: number }>;
+  readonly #lists: LRUCache<string, Keyset[]>;
   readonly #keys: LRUCache<string, KeysetKeys, { mintUrl: string; keysetId: string }>;
-  readonly #monotonicMs: () => number;
 
   constructor(client: EcashClient, monotonicMs: () => number) {
-    this.#monotonicMs = monotonicMs;
     this.#lists = new LRUCache({
       max: 100,
-      // If the mint does not respond, its old list stays.
-      fetchMethod: async (mintUrl, oldList) => {
+      // Short, so that a list is never outdated for long: purchases are too rare for a longer time to save much.
+      ttl: 5_000,
+      ttlResolution: 0,
+      perf: { now: monotonicMs },
+      fetchMethod: async (mintUrl) => {
         const response = await client.readKeysets(mintUrl);
-        return response.outcome === 'found'
-          ? { keysets: response.keysets, fetchedAtMs: monotonicMs() }
-          : oldList;
+        return response.outcome === 'found' ? response.keysets : undefined;
       },
     });
     // Keys never expire, because a keyset's id is derived from them (NUT-02).
@@ -38,19 +37,8 @@ export class KeysetCache {
     });
   }
 
-  async getKeysets(mintUrl: string, maxAgeMs = 5 * 60_000): Promise<readonly Keyset[] | null> {
-    const isRecent = (fetchedAtMs: number) => this.#monotonicMs() - fetchedAtMs < maxAgeMs;
-    const cached = this.#lists.get(mintUrl);
-    if (cached !== undefined && isRecent(cached.fetchedAtMs)) {
-      return cached.keysets;
-    }
-    const refreshed = await this.#lists.fetch(mintUrl, { forceRefresh: true });
-    return refreshed !== undefined && isRecent(refreshed.fetchedAtMs) ? refreshed.keysets : null;
-  }
-
-  /** Call this only if a token or the mint contradicts the cached keysets. They are then up to 5 s old. */
-  getFreshKeysets(mintUrl: string): Promise<readonly Keyset[] | null> {
-    return this.getKeysets(mintUrl, 5_000);
+  async getKeysets(mintUrl: string): Promise<readonly Keyset[] | null> {
+    return (await this.#lists.fetch(mintUrl)) ?? null;
   }
 
   /** Also returns null if the mint does not list the keyset, or the keys do not match its id. */
