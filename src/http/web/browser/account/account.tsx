@@ -1,20 +1,20 @@
-import { type ComponentChildren, render } from 'preact';
+import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { getElement, showDialog } from '../common.ts';
+import { type Holding, sumEcash } from '../collect/holdings.ts';
+import { getElement } from '../common.ts';
 import { link, t } from '../translator.ts';
 import { AddressesSection } from './addresses-section.tsx';
-import { ApiClient, type User } from './api-client.ts';
+import type { User } from './api-client.ts';
 import { CollectSection } from './collect-section.tsx';
-import { countEcash, EcashSection, useHoldings } from './ecash-section.tsx';
-import { Button, Problem, useFocusOnChange, useLoaded } from './elements.tsx';
+import { EcashSection, useHoldings } from './ecash-section.tsx';
+import { Button, Dialog, Problem, useFocusOnChange } from './elements.tsx';
 import { InvitationSection } from './invitation-section.tsx';
 import { MintSection, type OfferedMint } from './mint-section.tsx';
 import { NotificationsSection } from './notifications-section.tsx';
 import { PaymentsSections } from './payments-section.tsx';
-import { type AccountSession, fetchUser, restoreSession } from './restore-session.ts';
 import { SignIn } from './sign-in.tsx';
-import type { Signer } from './signer.ts';
 import { announceSignOut, announceUser, followTabs } from './tabs.ts';
+import { type AccountSession, useSession } from './use-session.ts';
 import { readNameInLink } from './username-request.ts';
 import { UsernameSection } from './username-section.tsx';
 
@@ -28,40 +28,11 @@ interface PageProps {
   allowsAnyMint: boolean;
 }
 
-function Page(props: PageProps) {
-  const { data, problem, reload } = useLoaded(restoreSession, []);
-  if (data === null && problem === null) {
-    return (
-      <>
-        <div class="row spread">
-          <h1>{t('site.account')}</h1>
-        </div>
-        <p class="loading">{t('account.loading')}</p>
-      </>
-    );
-  }
-  return (
-    <Account {...props} restoredSession={data?.session ?? null}>
-      <Problem text={problem} onRetry={reload} />
-    </Account>
-  );
-}
-
-interface AccountProps extends PageProps {
-  restoredSession: AccountSession | null;
-  /** Shown while nobody is signed in. */
-  children: ComponentChildren;
-}
-
-function Account({ restoredSession, signerRelay, children, ...settings }: AccountProps) {
-  const [session, setSession] = useState(restoredSession);
-  const heading = useFocusOnChange<HTMLHeadingElement>(session === null);
-  const signIn = async (signer: Signer, signal: AbortSignal) => {
-    const api = new ApiClient(signer, signal);
-    const user = await fetchUser(api);
-    signal.throwIfAborted();
-    setSession({ signer, api, user });
-  };
+function Page({ signerRelay, ...settings }: PageProps) {
+  const { session, setSession, isLoading, problem, reload } = useSession();
+  const holdings = useHoldings(session?.user.pubkey);
+  const [isLeavingEcash, setIsLeavingEcash] = useState(false);
+  const heading = useFocusOnChange<HTMLHeadingElement>(isLoading ? undefined : session === null);
   const showUser = (user: User) =>
     setSession((current) =>
       // A change may finish after the user has signed out.
@@ -73,6 +44,7 @@ function Account({ restoredSession, signerRelay, children, ...settings }: Accoun
   };
   const closeSession = () => {
     session?.signer.close();
+    setIsLeavingEcash(false);
     setSession(null);
   };
   const signOut = () => {
@@ -80,10 +52,6 @@ function Account({ restoredSession, signerRelay, children, ...settings }: Accoun
       announceSignOut(session.user);
     }
     closeSession();
-  };
-  const warnAndSignOut = async () => {
-    const amountSat = await countEcash(session?.user.pubkey ?? '');
-    return amountSat === 0 ? signOut() : warnOfEcash(amountSat, signOut);
   };
   useEffect(() => {
     // The user came from there to sign in.
@@ -95,6 +63,10 @@ function Account({ restoredSession, signerRelay, children, ...settings }: Accoun
     () => (session === null ? undefined : followTabs(session.user, showUser, closeSession)),
     [session],
   );
+  const ecashSat = sumEcash(holdings ?? []);
+  const warning = t('account.ecashHere', { amount: ecashSat });
+  // The section with the ecash would move those that are there already.
+  const isReady = session !== null && holdings !== null;
   return (
     <>
       <div class="row spread">
@@ -102,35 +74,50 @@ function Account({ restoredSession, signerRelay, children, ...settings }: Accoun
           {t('site.account')}
         </h1>
         {session !== null && (
-          <Button onClick={() => void warnAndSignOut()}>{t('account.signOut')}</Button>
+          <Button onClick={() => (ecashSat === 0 ? signOut() : setIsLeavingEcash(true))}>
+            {t('account.signOut')}
+          </Button>
         )}
       </div>
-      {session === null ? (
+      {isLeavingEcash && (
+        <Dialog label={warning} onCancel={() => setIsLeavingEcash(false)}>
+          <p>{warning}</p>
+          <p class="row">
+            <a class="button" href={link('/collect')}>
+              {t('account.showEcash')}
+            </a>
+            <Button onClick={signOut}>{t('account.signOut')}</Button>
+            <Button onClick={() => setIsLeavingEcash(false)}>{t('account.cancel')}</Button>
+          </p>
+        </Dialog>
+      )}
+      {!isReady && (session !== null || isLoading) && <p class="loading">{t('account.loading')}</p>}
+      {session === null && !isLoading && (
         <>
-          {children}
-          <SignIn signerRelay={signerRelay} onSigner={signIn} />
+          <Problem text={problem} onRetry={reload} />
+          <SignIn signerRelay={signerRelay} onSession={setSession} />
         </>
-      ) : (
-        <Sections {...session} {...settings} onUserChange={changeUser} />
+      )}
+      {isReady && (
+        <Sections {...session} {...settings} holdings={holdings} onUserChange={changeUser} />
       )}
     </>
   );
 }
 
 type SectionsProps = AccountSession &
-  Omit<PageProps, 'signerRelay'> & { onUserChange: (user: User) => void };
+  Omit<PageProps, 'signerRelay'> & {
+    holdings: readonly Holding[];
+    onUserChange: (user: User) => void;
+  };
 
 function Sections(props: SectionsProps) {
-  const holdings = useHoldings(props.user.pubkey);
   const isExcluded = props.user.member === false;
-  // The section with the ecash would move those that are there already.
-  return holdings === null ? (
-    <p class="loading">{t('account.loading')}</p>
-  ) : (
+  return (
     <>
       {isExcluded && <InvitationSection {...props} />}
       <PaymentsSections {...props}>
-        <EcashSection {...props.user} holdings={holdings} />
+        <EcashSection {...props.user} holdings={props.holdings} />
         {!isExcluded && <AddressesSection {...props} />}
       </PaymentsSections>
       <CollectSection {...props} />
@@ -139,23 +126,6 @@ function Sections(props: SectionsProps) {
       <NotificationsSection {...props} />
     </>
   );
-}
-
-function warnOfEcash(amountSat: number, signOut: () => void): void {
-  const text = t('account.ecashHere', { amount: amountSat });
-  const collect = Object.assign(document.createElement('a'), {
-    href: link('/collect'),
-    textContent: t('account.showEcash'),
-  });
-  collect.className = 'button';
-  const [leave, stay] = [t('account.signOut'), t('account.cancel')].map((label) => {
-    const button = document.createElement('button');
-    button.className = 'secondary';
-    button.textContent = label;
-    return button;
-  });
-  leave?.addEventListener('click', signOut);
-  showDialog(text, [collect, ...[leave, stay].filter((button) => button !== undefined)]);
 }
 
 const root = getElement('account', HTMLElement);

@@ -2,7 +2,7 @@ import { HTTPAuth } from 'nostr-tools/kinds';
 import type { ErrorCode } from '../../../../errors.ts';
 import { waitUntilVisible } from '../pause.ts';
 import { t } from '../translator.ts';
-import { type SavedSession, saveSession } from './saved-session.ts';
+import { type SavedSession, sessionStore } from './browser-storage.ts';
 import { type Signer, SignerError } from './signer.ts';
 
 const TOKEN_PATH = '/api/v2/auth/nip98';
@@ -59,11 +59,11 @@ export class ApiClient {
     this.#signer = signer;
     this.#signal = signal;
     this.#isRestored = session !== null;
-    signal.addEventListener('abort', () => saveSession(null));
+    signal.addEventListener('abort', () => sessionStore.save(null));
     if (session !== null) {
       this.#pubkey = session.pubkey;
       this.#token = Promise.resolve(session.token);
-      saveSession(session);
+      sessionStore.save(session);
     }
   }
 
@@ -110,7 +110,7 @@ export class ApiClient {
       });
       const { token } = (await readResponse<{ token: string }>(response)).data;
       if (!this.#signal.aborted) {
-        saveSession({ token, pubkey: this.#pubkey ?? '' });
+        sessionStore.save({ token, pubkey: this.#pubkey ?? '' });
       }
       return token;
     } catch (error) {

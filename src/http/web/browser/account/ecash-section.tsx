@@ -13,13 +13,15 @@ import type { User } from './api-client.ts';
 /** Longer than a browser takes to read what it keeps. The account page is not shown before. */
 const MAX_WAIT_MS = 500;
 
-/** Returns the ecash that this browser keeps; null until it is known, or the browser does not answer. */
-export function useHoldings(pubkey: string): readonly Holding[] | null {
+/** Returns the ecash of a key that this browser keeps; null until it is known, or the browser does not answer. */
+export function useHoldings(pubkey: string | undefined): readonly Holding[] | null {
   const [holdings, setHoldings] = useState<readonly Holding[] | null>(null);
   useEffect(() => {
-    const read = () =>
-      // Without the database of the browser, there is no ecash.
-      void listHoldings(pubkey).then(setHoldings, () => setHoldings((known) => known ?? []));
+    setHoldings(null);
+    if (pubkey === undefined) {
+      return undefined;
+    }
+    const read = () => void listHoldings(pubkey).then(setHoldings, () => setHoldings([]));
     read();
     // The database of some browsers never answers.
     const timer = setTimeout(() => setHoldings((known) => known ?? []), MAX_WAIT_MS);
@@ -30,12 +32,6 @@ export function useHoldings(pubkey: string): readonly Holding[] | null {
     };
   }, [pubkey]);
   return holdings;
-}
-
-/** Returns how much ecash this browser keeps, in sats; 0 if it does not answer. */
-export async function countEcash(pubkey: string): Promise<number> {
-  const noAnswer = new Promise<[]>((resolve) => setTimeout(resolve, MAX_WAIT_MS, []));
-  return sumEcash(await Promise.race([listHoldings(pubkey).catch(() => []), noAnswer]));
 }
 
 /** Leads back to the ecash that this browser keeps, and to a purchase of a username that is not finished. */

@@ -11,7 +11,7 @@ import {
 import { bytesToHex, hexToBytes } from 'nostr-tools/utils';
 import { showDialog } from '../common.ts';
 import { t } from '../translator.ts';
-import { type Pairing, savePairing } from './saved-pairing.ts';
+import { type Pairing, pairingStore } from './browser-storage.ts';
 import { describeReason, type Signer, SignerError, waitForSigner } from './signer.ts';
 
 // Remote signers (NIP-46). Each pairing has a key of its own, which stays in memory unless the user wants to keep it.
@@ -42,7 +42,10 @@ export async function connectToBunker(
 
 /** The secret of the pairing is not needed again. */
 function remember(secretKey: Uint8Array, { pubkey, relays }: BunkerPointer): void {
-  savePairing({ secretKey: bytesToHex(secretKey), pointer: { pubkey, relays, secret: null } });
+  pairingStore.save({
+    secretKey: bytesToHex(secretKey),
+    pointer: { pubkey, relays, secret: null },
+  });
 }
 
 /** Uses a pairing again. The signer need not confirm it. */

@@ -1,10 +1,11 @@
 import { useRef, useState } from 'preact/hooks';
 import { CopyableText, QrCode, Section } from '../../elements.ts';
 import { rich, t } from '../translator.ts';
+import { type Pairing, pairingStore } from './browser-storage.ts';
 import { Button, Dialog, FieldForm, FormProblem, useAction } from './elements.tsx';
 import { connectToBunker, inviteSigner, reconnect } from './remote-signer.ts';
-import { type Pairing, readPairing, savePairing } from './saved-pairing.ts';
 import { connectToExtension, parseBunkerUri, type Signer, SignerError } from './signer.ts';
+import { type AccountSession, openSession } from './use-session.ts';
 
 /** Connects to a signer. Calls `show` with what the user has to do meanwhile. */
 type Connect = (
@@ -14,7 +15,7 @@ type Connect = (
 
 interface SignInProps {
   signerRelay: string;
-  onSigner: (signer: Signer, signal: AbortSignal) => Promise<void>;
+  onSession: (session: AccountSession) => void;
 }
 
 type Method = 'extension' | 'qr_code' | 'bunker' | 'pairing';
@@ -32,12 +33,12 @@ const KEY_APPS = {
 
 const APPROVE_TEXT = t('account.approve');
 
-export function SignIn({ signerRelay, onSigner }: SignInProps) {
+export function SignIn({ signerRelay, onSession }: SignInProps) {
   const [waitingFor, setWaitingFor] = useState<WaitingFor | null>(null);
   const [bunkerUri, setBunkerUri] = useState('');
   const [isRemembered, setIsRemembered] = useState(false);
   const [method, setMethod] = useState<Method | null>(null);
-  const [pairing, setPairing] = useState(readPairing);
+  const [pairing, setPairing] = useState(pairingStore.read);
   const controller = useRef(new AbortController());
   const abort = (reason: string) => controller.current.abort(new SignerError(reason));
 
@@ -46,7 +47,8 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
     const { signal } = controller.current;
     try {
       const signEvent = await connect(signal, setWaitingFor);
-      await onSigner({ signEvent, close: () => abort(t('account.signedOut')) }, signal);
+      const signer = { signEvent, close: () => abort(t('account.signedOut')) };
+      onSession(await openSession(signer, signal));
     } catch (error) {
       abort(t('account.signInFailed'));
       throw error;
@@ -77,7 +79,7 @@ export function SignIn({ signerRelay, onSigner }: SignInProps) {
     return connectToBunker(pointer, signal, isRemembered);
   };
   const forget = () => {
-    savePairing(null);
+    pairingStore.save(null);
     setPairing(null);
   };
   const extension = (

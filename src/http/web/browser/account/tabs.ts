@@ -1,5 +1,5 @@
 import type { User } from './api-client.ts';
-import { readSession, type SavedSession } from './saved-session.ts';
+import { type SavedSession, sessionStore } from './browser-storage.ts';
 
 // The tabs of the account page share the session and the settings of the user.
 
@@ -18,7 +18,7 @@ const SESSION_LOCK = 'session';
 const channel = new BroadcastChannel('account');
 
 channel.addEventListener('message', ({ data }: MessageEvent<TabMessage>) => {
-  const session = readSession();
+  const session = sessionStore.read();
   if (data.type === 'session_wanted' && session !== null) {
     send({ type: 'session', session });
   }
@@ -76,7 +76,7 @@ export function followTabs(
   channel.addEventListener('message', receive, { signal });
   // The back/forward cache may return a page from before the user signed out.
   const checkReturn = ({ persisted }: PageTransitionEvent) =>
-    persisted && readSession() === null && onSignOut();
+    persisted && sessionStore.read() === null && onSignOut();
   addEventListener('pageshow', checkReturn, { signal });
   return () => listening.abort();
 }

@@ -5,8 +5,8 @@ import { parseAmount } from '../../amount.ts';
 import { CopyableText, Section } from '../../elements.ts';
 import { CollectWithin, isPastDeadline, useNowMs } from '../account/collect-within.tsx';
 import { Button, FieldForm, Problem, Status, useAction, useLoaded } from '../account/elements.tsx';
-import { type AccountSession, restoreSession } from '../account/restore-session.ts';
 import { followTabs } from '../account/tabs.ts';
+import { type AccountSession, useSession } from '../account/use-session.ts';
 import { readNameInLink } from '../account/username-request.ts';
 import { getElement } from '../common.ts';
 import { ExplainedError } from '../explained-error.ts';
@@ -24,13 +24,12 @@ import { UsernamePurchase } from './username-purchase.tsx';
 const MAX_SHOWN_LENGTH = 100;
 
 function Page() {
-  const { data, problem, reload } = useLoaded(restoreSession, []);
-  const session = data?.session;
+  const { session, isLoading, problem, reload } = useSession();
   useEffect(() => {
-    if (session === null) {
+    if (!isLoading && session === null && problem === null) {
       location.replace(`${link('/account', readNameInLink())}#collect`);
     }
-  }, [session]);
+  }, [isLoading]);
   return (
     <>
       {/* As on the page of the server. */}

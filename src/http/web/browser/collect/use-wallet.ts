@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ApiClient } from '../account/api-client.ts';
 import { listPages, type Payment, type Summary } from '../account/payments.ts';
-import type { AccountSession } from '../account/restore-session.ts';
+import type { AccountSession } from '../account/use-session.ts';
 import { ExplainedError } from '../explained-error.ts';
 import { t } from '../translator.ts';
 import {

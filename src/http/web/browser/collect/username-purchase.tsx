@@ -3,8 +3,8 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { InvoiceActions, Section } from '../../elements.ts';
 import type { User } from '../account/api-client.ts';
 import { Problem, Status, useAction, useLoaded } from '../account/elements.tsx';
-import type { AccountSession } from '../account/restore-session.ts';
 import { announceUser } from '../account/tabs.ts';
+import type { AccountSession } from '../account/use-session.ts';
 import {
   describeSuccess,
   readNameInLink,

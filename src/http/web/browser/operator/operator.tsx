@@ -2,11 +2,10 @@ import { render } from 'preact';
 import { useState } from 'preact/hooks';
 import type { OperatorOverview } from '../../../operator-context.ts';
 import { Section } from '../../elements.ts';
-import { ApiClient, ApiError } from '../account/api-client.ts';
+import { type ApiClient, ApiError } from '../account/api-client.ts';
 import { Button, Problem, useAction, useLoaded } from '../account/elements.tsx';
-import { fetchUser, restoreSession } from '../account/restore-session.ts';
 import { SignIn } from '../account/sign-in.tsx';
-import type { Signer } from '../account/signer.ts';
+import { useSession } from '../account/use-session.ts';
 import { getElement } from '../common.ts';
 
 // The operator page. Its texts are in English only, like the commands whose output it shows.
@@ -14,21 +13,15 @@ import { getElement } from '../common.ts';
 const COMMANDS_PATH = '/api/v2/operator/commands';
 
 function Page({ signerRelay }: { signerRelay: string }) {
-  const { data, problem, reload } = useLoaded(restoreSession, []);
-  const [session, setSession] = useState<{ signer: Signer; api: ApiClient } | null>(null);
-  const current = session ?? data?.session ?? null;
-  const signIn = async (signer: Signer, signal: AbortSignal) => {
-    const api = new ApiClient(signer, signal);
-    await fetchUser(api);
-    signal.throwIfAborted();
-    setSession({ signer, api });
-  };
+  const { session, setSession, isLoading, problem, reload } = useSession();
   return (
     <>
       <h1>Operator</h1>
       <Problem text={problem} onRetry={reload} />
-      {data !== null && current === null && <SignIn signerRelay={signerRelay} onSigner={signIn} />}
-      {current !== null && <Overview api={current.api} />}
+      {session !== null && <Overview api={session.api} />}
+      {session === null && !isLoading && (
+        <SignIn signerRelay={signerRelay} onSession={setSession} />
+      )}
     </>
   );
 }
