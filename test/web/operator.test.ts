@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import { findUserByPubkey } from '../../src/recipients/user-store.ts';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
 import { RecipientClient } from '../helpers/recipients/recipient-client.ts';
-import { useTestEnvironment } from '../helpers/service/test-environment.ts';
+import { receivePayment, useTestEnvironment } from '../helpers/service/test-environment.ts';
 import { addNostrExtension, section } from '../helpers/web/pages.ts';
 import { useBrowser } from '../helpers/web/use-browser.ts';
 
@@ -29,11 +29,12 @@ async function signIn(secretKey: Uint8Array, expectedStatuses: number[] = []) {
 it('shows an operator how the service is, and blocks a user', async () => {
   const user = environment.newWallet();
   await assignUsername(environment.database, user.pubkey, 'dora');
-  await environment.requestInvoice(user, 21);
+  await receivePayment(environment, user, 'amount=21000');
   const page = await signIn(OPERATOR_KEY);
   await section(page, 'Health').getByText('ready (database: ok').waitFor();
   await section(page, 'Mints').getByText(`${environment.mint.url}: last answer`).waitFor();
-  await page.getByRole('img', { name: 'Payments per day' }).waitFor();
+  const name = 'Sats per day: 21 in 30 days, at most 21 in one';
+  await page.getByRole('img', { name }).waitFor();
   const trace = section(page, 'Find a payment');
   await trace.getByRole('textbox').fill('dora');
   await trace.getByRole('button', { name: 'Trace' }).click();

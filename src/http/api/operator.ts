@@ -3,7 +3,6 @@ import { z } from 'zod';
 import { RequestError } from '../../errors.ts';
 import type { OperatorContext } from '../operator-context.ts';
 import { jsonBody, success } from '../schemas.ts';
-import { renderBarChart } from '../web/bar-chart.ts';
 
 const commandBody = jsonBody({ argv: z.array(z.string().max(2_000)).min(1).max(20) });
 
@@ -19,16 +18,7 @@ export const operatorRoutes: FastifyPluginAsyncZod<OperatorContext> = async (
     }
   });
 
-  app.get('/api/v2/operator/overview', async () => {
-    const { days, ...overview } = await readOverview();
-    const charts = (['payments', 'sat'] as const).map((unit) =>
-      renderBarChart(
-        unit === 'sat' ? 'Sats per day' : 'Payments per day',
-        days.map((day) => ({ label: day.period, value: day[unit] })),
-      ),
-    );
-    return success({ ...overview, charts });
-  });
+  app.get('/api/v2/operator/overview', async () => success(await readOverview()));
 
   const config = { rateLimitCategory: 'settingChanges' } as const;
   const schema = { body: commandBody };

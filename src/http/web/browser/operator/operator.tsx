@@ -26,12 +26,10 @@ function Page({ signerRelay }: { signerRelay: string }) {
   );
 }
 
-type ShownOverview = Omit<OperatorOverview, 'days'> & { charts: string[] };
-
 function Overview({ api }: { api: ApiClient }) {
   const { data, problem, reload } = useLoaded(async () => {
     try {
-      return (await api.request<ShownOverview>('/api/v2/operator/overview')).data;
+      return (await api.request<OperatorOverview>('/api/v2/operator/overview')).data;
     } catch (error) {
       // The server does not say whether the page exists to keys that are not in OPERATOR_KEYS.
       return error instanceof ApiError && error.status === 404
@@ -49,7 +47,7 @@ function Overview({ api }: { api: ApiClient }) {
   if (data === 'not found') {
     return <p>There is nothing here for this key.</p>;
   }
-  const { health, version, alerts, errors, mints, charts } = data;
+  const { health, version, alerts, errors, mints, days } = data;
   const checks = Object.entries(health.checks).map(([name, result]) => `${name}: ${result}`);
   return (
     <>
@@ -101,9 +99,8 @@ function Overview({ api }: { api: ApiClient }) {
         </ul>
       </Section>
       <Section title="Statistics of 30 days">
-        {charts.map((svg) => (
-          <div dangerouslySetInnerHTML={{ __html: svg }} />
-        ))}
+        <BarChart title="Payments per day" days={days} unit="payments" />
+        <BarChart title="Sats per day" days={days} unit="sat" />
       </Section>
       <CommandSection
         api={api}
@@ -136,6 +133,32 @@ function Overview({ api }: { api: ApiClient }) {
       <CommandSection api={api} title="Who changed what" label="npub or name; empty for all">
         {[['List', (text) => ['audit', ...(text === '' ? [] : [text])]]]}
       </CommandSection>
+    </>
+  );
+}
+
+type BarChartProps = Pick<OperatorOverview, 'days'> & { title: string; unit: 'payments' | 'sat' };
+
+/** A bar for each day, below a text with the sum and the maximum. */
+function BarChart({ title, days, unit }: BarChartProps) {
+  const values = days.map((day) => day[unit]);
+  const max = Math.max(0, ...values);
+  const total = values.reduce((sum, value) => sum + value, 0);
+  const format = (value: number) => value.toLocaleString('en');
+  const label = `${title}: ${format(total)} in ${days.length} days, at most ${format(max)} in one`;
+  return (
+    <>
+      <p>{label}</p>
+      <svg class="chart" role="img" aria-label={label} viewBox={`0 0 ${10 * days.length} 60`}>
+        {values.map((value, index) => {
+          const height = (60 * value) / Math.max(1, max);
+          return (
+            <rect x={10 * index} y={60 - height} width="8" height={height}>
+              <title>{`${days[index]?.period}: ${format(value)}`}</title>
+            </rect>
+          );
+        })}
+      </svg>
     </>
   );
 }
