@@ -1,7 +1,6 @@
 import etag from '@fastify/etag';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
-import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
 import { RequestError } from '../../errors.ts';
 import type { Logger } from '../../log.ts';
@@ -74,9 +73,6 @@ const linkField = formField.catch('');
 const enteredAmount = z.object({ amount: linkField, unit: linkField });
 const collectLink = z.object({ name: linkField });
 const paymentLink = enteredAmount.extend({ comment: linkField });
-
-/** By address. An image has about 10 kB. */
-const MAX_CACHED_PREVIEW_IMAGES = 500;
 
 /** How long a page waits for a mint. A person who sees nothing loses patience earlier than a wallet. */
 const MINT_MAX_WAIT_MS = 8_000;
@@ -276,21 +272,15 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
     },
   );
 
-  const previewImages = new LRUCache<string, Promise<Buffer>>({ max: MAX_CACHED_PREVIEW_IMAGES });
-
   app.get('/:address/preview.png', { config, schema: { params } }, async (request, reply) => {
     const payee = await resolvePayee(request, request.params.address, context);
     const { origin, localPart, address } = payee;
-    const key = `${origin}/${localPart}`;
-    const image =
-      previewImages.get(key) ??
-      renderPreviewImage(buildPaymentQrText(origin, localPart), shortenAddress(address));
-    previewImages.set(key, image);
+    const qrText = buildPaymentQrText(origin, localPart);
     setPageHeaders(reply);
     return reply
       .header('cache-control', 'public, max-age=86400')
       .type('image/png')
-      .send(await image);
+      .send(await renderPreviewImage(qrText, shortenAddress(address)));
   });
 
   serveAssets(app, web.assets);
