@@ -56,15 +56,7 @@ export async function prepareAssets(branding: Branding): Promise<Assets> {
     await add('manifest.webmanifest', JSON.stringify(manifest));
     return files;
   };
-  let loading: Promise<ReadonlyMap<string, StaticFile>> | null = null;
-  const load = () => {
-    // Concurrent requests share the promise. After a failure, the next request loads the files again.
-    loading ??= loadAll().catch((error: unknown) => {
-      loading = null;
-      throw error;
-    });
-    return loading;
-  };
+  let loading: Promise<ReadonlyMap<string, StaticFile>> | undefined;
 
   const wellKnownFiles = new Map<string, StaticFile>();
   wellKnownFiles.set('/robots.txt', await createStaticFile(ROBOTS_TXT, 'txt'));
@@ -78,5 +70,5 @@ export async function prepareAssets(branding: Branding): Promise<Assets> {
       wellKnownFiles.set(filePath, await createStaticFile(image.content, extension));
     }
   }
-  return { version, getPath, load, wellKnownFiles };
+  return { version, getPath, load: () => (loading ??= loadAll()), wellKnownFiles };
 }

@@ -39,15 +39,12 @@ export async function findBrowserFiles(): Promise<BrowserFiles> {
 }
 
 /** Kept, because tests start many services in a process, and it takes a second. */
-let bundling: Promise<ReadonlyMap<string, Uint8Array>> | null = null;
+let bundling: Promise<ReadonlyMap<string, Uint8Array>> | undefined;
 
 async function bundle(): Promise<ReadonlyMap<string, Uint8Array>> {
   // biome-ignore lint/style/noRestrictedImports: in a checkout only; others have prebuilt files
   const script = await import('../../../scripts/build-web.ts');
-  bundling ??= script.bundleBrowserFiles().catch((error: unknown) => {
-    bundling = null;
-    throw error;
-  });
+  bundling ??= script.bundleBrowserFiles();
   return await bundling;
 }
 

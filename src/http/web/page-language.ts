@@ -75,8 +75,6 @@ function setLanguage(url: string, code: string): string {
 
 /** Works for any path of a request, such as `//[`, which is not a valid relative URL. */
 function splitUrl(url: string): { path: string; query: string } {
-  const index = url.indexOf('?');
-  return index === -1
-    ? { path: url, query: '' }
-    : { path: url.slice(0, index), query: url.slice(index + 1) };
+  const [path = '', ...rest] = url.split('?');
+  return { path, query: rest.join('?') };
 }

@@ -53,9 +53,8 @@ export function findLinkProblems(
   rates: readonly FiatRate[] = [],
 ): FormProblem[] {
   const knownRange = range ?? { minSat: 0, maxSat: Number.POSITIVE_INFINITY };
-  const validInput = input.amount ? input : { ...input, amount: `${knownRange.minSat}`, unit: '' };
-  const result = validatePayment(validInput, knownRange, maxCommentLength, rates);
-  return Array.isArray(result) ? result : [];
+  const result = validatePayment(input, knownRange, maxCommentLength, rates);
+  return Array.isArray(result) ? result.filter(({ field }) => field && input[field] !== '') : [];
 }
 
 function parseComment(
