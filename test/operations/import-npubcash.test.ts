@@ -177,12 +177,22 @@ it('imports names, settings and blocks, and a second import keeps changes made s
   await addSkippedUser('bad_mint_url', { pubkey: newWallet().pubkey, mint_url: 'nowhere' });
   await addSkippedUser('bad_pubkey', { pubkey: 'nobody' });
   await npubcash.blockRecipient(blocked.pubkey);
+  const listAuditedImports = async () => {
+    const { stdout } = await runOperatorCommand(database, ['audit', '--limit', '999', '--json']);
+    const { events } = JSON.parse(stdout);
+    return events.filter(({ action }: { action: string }) => action === 'import-npubcash');
+  };
+  const earlierImports = await listAuditedImports();
   for (const output of [await runImport('--dry-run'), await runImport()]) {
     for (const line of ['Users     7 new, 1 already', 'Names     3 new, 0', 'Blocks    1 new, 0']) {
       expect(output).toContain(line);
     }
     expect(parseSkips(output)).toEqual(expectedSkips);
   }
+  expect(await listAuditedImports()).toEqual([
+    expect.objectContaining({ after: { server: new URL(npubcash.url).host } }),
+    ...earlierImports,
+  ]);
 
   expect(await fetchUserInfo(alice)).toMatchObject({ name: 'alice', mintUrl: mint.url });
   expect(await fetchUserInfo(uppercaseUser)).toMatchObject({ name: 'loud' });

@@ -1,5 +1,6 @@
 import { notify, transaction } from '../../database/transaction.ts';
 import { WATCH_RESCAN_CHANNEL } from '../../quotes/process-notifications.ts';
+import { recordAuditEvent } from '../../recipients/audit-store.ts';
 import { defineCommand, UsageError } from '../command.ts';
 import { formatCount, formatNumber, formatSat } from '../format.ts';
 import { importQuotes } from './import-quotes.ts';
@@ -15,11 +16,15 @@ export const importNpubcashCommand = defineCommand({
     'imports the users, names, blocks and quotes of an npubcash server; stop that server first. If it is interrupted, run it again to continue. Prints each skipped row (except with --json) and a summary; --dry-run changes nothing',
   options: { 'dry-run': 'flag' },
   operands: [['<database url>', parseUrl]],
-  run: async ({ config, ...context }, { 'dry-run': isDryRun, json }, [url], io) => {
+  run: async ({ config, actor, ...context }, { 'dry-run': isDryRun, json }, [url], io) => {
     await using source = await NpubcashSource.connect(url);
     await source.beginAndCheckTables();
     const allowHttpMints = config.allowPrivateNetworks;
     const run = new ImportRun({ ...context, allowHttpMints, io, isDryRun, printsRows: !json });
+    const audit = { actor, action: 'import-npubcash', atMs: context.clock() };
+    const after = { server: URL.parse(url)?.host };
+    // One event for all users, as of `nutpost import`.
+    await run.transaction((tx) => recordAuditEvent(tx, { ...audit, after }));
     await importBlocks(run, source);
     await importUsers(run, source);
     await importQuotes(run, source);

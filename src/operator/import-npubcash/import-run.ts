@@ -1,10 +1,5 @@
 import type { Clock } from '../../clock.ts';
 import { type Db, type Tx, tryTransaction } from '../../database/transaction.ts';
-import {
-  type AuditActor,
-  type AuditEvent,
-  recordAuditEvent,
-} from '../../recipients/audit-store.ts';
 import type { CommandIo } from '../process-io.ts';
 import type { SkipReason } from './parse-npubcash-rows.ts';
 
@@ -13,8 +8,6 @@ export class ImportRun {
   readonly options: Readonly<{
     db: Db;
     io: CommandIo;
-    /** Who runs the import. */
-    actor: AuditActor;
     clock: Clock;
     allowHttpMints: boolean;
     isDryRun: boolean;
@@ -49,14 +42,6 @@ export class ImportRun {
       await io.write(this.#skippedLines);
     }
     this.#skippedLines = '';
-  }
-
-  async recordAuditEvent(
-    tx: Tx,
-    change: Pick<AuditEvent, 'pubkey' | 'before' | 'after'>,
-  ): Promise<void> {
-    const { actor, clock } = this.options;
-    await recordAuditEvent(tx, { actor, action: 'import-npubcash', atMs: clock(), ...change });
   }
 
   count(kind: 'users' | 'names' | 'blocks' | 'payments' | 'invoices', isNew: boolean): void {

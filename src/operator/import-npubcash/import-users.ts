@@ -30,8 +30,7 @@ export async function importBlocks(run: ImportRun, source: NpubcashSource): Prom
         const user = await findUserByPubkey(tx, pubkey);
         const isNew = !user?.block && !user?.formerBlock;
         if (isNew) {
-          const after = await blockUser(tx, pubkey, reason, createdAtMs ?? run.options.clock());
-          await run.recordAuditEvent(tx, { pubkey, after });
+          await blockUser(tx, pubkey, reason, createdAtMs ?? run.options.clock());
         }
         run.count('blocks', isNew);
       }
@@ -91,11 +90,6 @@ async function importUser(run: ImportRun, tx: Tx, row: NpubcashUser): Promise<vo
       skip(skipReason);
     }
   }
-  const changed = await findUserByPubkey(tx, pubkey);
-  const [before, after] = [stored, changed].map(
-    (user) => user && { mintUrl: user.mintUrl, lockQuotes: user.lockQuotes, name: user.name },
-  );
-  await run.recordAuditEvent(tx, { pubkey, before, after });
 }
 
 /** Gives the key its name. Returns null if the key has the name now, otherwise why not. */
