@@ -92,25 +92,24 @@ function paymentToLines(payment: PaymentTrace, nowMs: number): string[] {
       ['Zap', isZap ? 'yes' : null],
       ['Comment', payment.hasComment ? '(hidden: only the recipient may read it)' : null],
     ),
-    '',
-    'What happened',
-    ...historyToLines(payment),
-    '',
-    'What happens next',
-    ...[...pollingToLines(payment, nowMs), ...paymentStatusToLines(payment, nowMs)].map(
-      (line) => `  ${line}`,
-    ),
+    ...toSection('What happened', historyToLines(payment)),
+    ...toSection('What happens next', [
+      ...pollingToLines(payment, nowMs),
+      ...paymentStatusToLines(payment, nowMs),
+    ]),
     ...(isZap || events.some(({ kind }) => kind === 'receipt_refused')
-      ? ['', ...receiptToLines(payment, nowMs)]
+      ? toSection(...describeReceipt(payment, nowMs))
       : []),
-    ...(payment.notifications.length === 0
-      ? []
-      : [
-          '',
-          'Notifications',
-          ...payment.notifications.map((each) => `  ${notificationToText(each, nowMs)}`),
-        ]),
+    ...toSection(
+      'Notifications',
+      payment.notifications.map((each) => notificationToText(each, nowMs)),
+    ),
   ];
+}
+
+/** Returns nothing if there are no lines. */
+function toSection(title: string, lines: readonly string[]): string[] {
+  return lines.length === 0 ? [] : ['', title, ...lines.map((line) => `  ${line}`)];
 }
 
 const QUOTE_STATE_TEXTS = {
@@ -131,7 +130,7 @@ function lastAnswerToText({ mintHealth }: PaymentTrace, nowMs: number): string {
 
 function historyToLines({ createdAtMs, paidAtMs, events }: PaymentTrace): string[] {
   const hasPaymentEvent = events.some((event) => event.kind === 'state' && event.to !== 'EXPIRED');
-  const format = (atMs: number, text: string) => `  ${formatTime(atMs)}  ${text}`;
+  const format = (atMs: number, text: string) => `${formatTime(atMs)}  ${text}`;
   return [
     format(createdAtMs, 'The mint created the quote, and the payer received its invoice.'),
     ...(paidAtMs === null || hasPaymentEvent
@@ -227,17 +226,19 @@ function deadlineToLines(payment: PaymentTrace, nowMs: number): string[] {
   ];
 }
 
-function receiptToLines(payment: PaymentTrace, nowMs: number): string[] {
+function describeReceipt(payment: PaymentTrace, nowMs: number): [title: string, lines: string[]] {
   const { receipt } = payment;
   if (receipt === null) {
-    return ['Zap receipt', `  ${missingReceiptToText(payment, nowMs)}`];
+    return ['Zap receipt', [missingReceiptToText(payment, nowMs)]];
   }
+  const deliveries = receipt.deliveries.flatMap((delivery) => deliveryToLines(delivery, nowMs));
+  const noRelays = 'No relays: the zap request names no usable relay, and ZAP_RELAYS is empty.';
   return [
     `Zap receipt ${receipt.id}`,
-    `  Created ${formatTimeWithDistance(receipt.createdAtMs, nowMs)}`,
-    ...(receipt.deliveries.length === 0
-      ? ['  No relays: the zap request names no usable relay, and ZAP_RELAYS is empty.']
-      : receipt.deliveries.flatMap((delivery) => deliveryToLines(delivery, nowMs))),
+    [
+      `Created ${formatTimeWithDistance(receipt.createdAtMs, nowMs)}`,
+      ...(deliveries.length === 0 ? [noRelays] : deliveries),
+    ],
   ];
 }
 
@@ -271,14 +272,11 @@ const NOTIFICATION_STATUS_TEXTS = {
 };
 
 function notificationToText(notification: TracedNotification, nowMs: number): string {
-  const { kind, site, event, status, attempts, lastAttemptAtMs, lastResult } = notification;
-  const attemptsText =
-    lastAttemptAtMs === null
-      ? ''
-      : ` after ${formatCount(attempts, 'attempt')}, the last at ${formatTimeWithDistance(lastAttemptAtMs, nowMs)}`;
+  const { kind, site, event, status } = notification;
+  const attempts = notification.attempts > 0 ? ` after ${attemptsToText(notification, nowMs)}` : '';
   const dueAtMs = Math.max(notification.dueAtMs ?? 0, notification.notBeforeMs);
-  const dueText = status === 'open' ? `; due ${formatTimeWithDistance(dueAtMs, nowMs)}` : '';
-  return `${event}, ${kind}${site === null ? '' : ` to ${site}`}: ${NOTIFICATION_STATUS_TEXTS[status]}${attemptsText}${formatReason(lastResult)}${dueText}`;
+  const due = status === 'open' ? `; due ${formatTimeWithDistance(dueAtMs, nowMs)}` : '';
+  return `${event}, ${kind}${site === null ? '' : ` to ${site}`}: ${NOTIFICATION_STATUS_TEXTS[status]}${attempts}${due}`;
 }
 
 const DELIVERY_STATE_TEXTS = {
@@ -289,23 +287,27 @@ const DELIVERY_STATE_TEXTS = {
 };
 
 function deliveryToLines(delivery: TracedDelivery, nowMs: number): string[] {
-  const { relayUrl, state, attempts, lastResult, lastAttemptAtMs, relayStatus } = delivery;
-  let attemptsText = formatCount(attempts, 'attempt');
-  if (attempts > 0 && lastAttemptAtMs !== null) {
-    attemptsText += `, the last at ${formatTimeWithDistance(lastAttemptAtMs, nowMs)}`;
-  }
-  attemptsText += formatReason(lastResult);
-  const lines = [`  ${relayUrl}`, `    ${DELIVERY_STATE_TEXTS[state]} after ${attemptsText}`];
+  const { relayUrl, state, relayStatus } = delivery;
+  const result = `${DELIVERY_STATE_TEXTS[state]} after ${attemptsToText(delivery, nowMs)}`;
+  const lines = [relayUrl, `  ${result}`];
   if (relayStatus !== null) {
     const { failures, lastError } = relayStatus;
-    lines.push(`    The relay failed ${formatCount(failures, 'time')}${formatReason(lastError)}`);
+    lines.push(`  The relay failed ${formatCount(failures, 'time')}${formatReason(lastError)}`);
   }
   if (state === 'open') {
     const dueAtMs = Math.max(delivery.nextAttemptAtMs ?? 0, relayStatus?.backoffUntilMs ?? 0);
     const due = formatTimeWithDistance(dueAtMs, nowMs);
-    lines.push(`    Due ${due}, given up after ${formatTime(delivery.giveUpAtMs)}`);
+    lines.push(`  Due ${due}, given up after ${formatTime(delivery.giveUpAtMs)}`);
   }
   return lines;
+}
+
+function attemptsToText(
+  { attempts, lastAttemptAtMs, lastResult }: TracedNotification | TracedDelivery,
+  nowMs: number,
+): string {
+  const last = lastAttemptAtMs && `, the last at ${formatTimeWithDistance(lastAttemptAtMs, nowMs)}`;
+  return `${formatCount(attempts, 'attempt')}${last ?? ''}${formatReason(lastResult)}`;
 }
 
 function formatReason(reason: string | null): string {
