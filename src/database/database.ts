@@ -66,20 +66,18 @@ export async function openDatabase(
 }
 
 /** Opens a database that a service may be using. @throws OperatorError if it is missing or migrations are pending */
-export async function openExistingDatabase(
-  location: DatabaseLocation,
-  onError: OnError,
-): Promise<Database> {
-  const database = await openForInspection(location, onError, 'command');
+export async function openExistingDatabase(location: DatabaseLocation): Promise<Database> {
+  const database = await openForInspection(location, 'command');
   return prepareOrClose(database, assertMigrated);
 }
 
 /** Opens a database that may lack migrations. @throws OperatorError if it is missing or cannot be reached */
 export async function openForInspection(
   location: DatabaseLocation,
-  onError: OnError,
   purpose: 'command' | 'doctor',
 ): Promise<Database> {
+  // Queries that fail throw the same errors.
+  const onError = () => undefined;
   if (location.kind === 'postgres') {
     return openPostgres(location, onError, purpose);
   }

@@ -68,9 +68,7 @@ export async function runOperatorCommand(
   run: CommandHandler,
   io: CommandIo,
 ): Promise<CommandResult> {
-  // Queries that fail throw the same errors.
-  const ignoreConnectionError = () => undefined;
-  const database = await openExistingDatabase(config.database, ignoreConnectionError);
+  const database = await openExistingDatabase(config.database);
   const actor = { kind: 'command', systemUser: readSystemUser() } as const;
   try {
     return await run(createCommandContext(config, database.db, actor), io);

@@ -12,7 +12,7 @@ export const configCommand = defineCommand({
 });
 
 async function reportSettings(config: Config): Promise<CommandReport> {
-  const generated: Record<string, string | undefined> = computeFingerprints(config);
+  const generated = computeFingerprints(config);
   const { file, settings } = listSettings();
   const shown = settings.map((setting) => showSetting(setting, generated[setting.name]));
   const width = Math.max(...shown.map(({ name }) => name.length));

@@ -268,7 +268,7 @@ it('applies blocks and name releases to a service in another process within seco
   onTestFinished(() => prepared.remove());
   const env = { ...prepared.env, DEFAULT_MINT_URL: environment.mint.url };
   const origin = await new NutpostProcess('serve', env).waitForUrl();
-  const database = await openExistingDatabase(prepared.location, () => undefined);
+  const database = await openExistingDatabase(prepared.location);
   onTestFinished(() => database.close());
   const runCommand = async (...argv: string[]) => {
     expect(await runOperatorCommand(database, argv)).toMatchObject({ exitCode: 0, stderr: '' });

@@ -69,7 +69,7 @@ describe.skipIf(isPostgres)('the data directory', () => {
     const filesBefore = fs.readdirSync(dataDir);
     const getuid = vi.spyOn(process, 'getuid').mockReturnValue(fs.statSync(dataDir).uid + 1);
     onTestFinished(() => getuid.mockRestore());
-    await expect(openExistingDatabase(location, () => undefined)).rejects.toThrow(
+    await expect(openExistingDatabase(location)).rejects.toThrow(
       `DATA_DIR: ${dataDir} cannot be used (it belongs to another user).` +
         ' Run this command as the user that runs the service.',
     );
@@ -99,7 +99,7 @@ describe.skipIf(isPostgres)('the data directory', () => {
     const worker = new Worker(LOCK_FOR_A_MOMENT, { eval: true, workerData });
     const exited = once(worker, 'exit');
     await once(worker, 'message');
-    const database = await openExistingDatabase(location, () => undefined);
+    const database = await openExistingDatabase(location);
     await database.close();
     await exited;
   });

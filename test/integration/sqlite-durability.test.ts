@@ -107,7 +107,7 @@ describe.skipIf(isPostgres)('the SQLite database', () => {
   it('rejects writes of the service, but not reads, while another process has the write lock', async () => {
     const dataDir = createDataDir();
     const service = await open(dataDir);
-    const command = await openExistingDatabase({ kind: 'sqlite', dataDir }, () => undefined);
+    const command = await openExistingDatabase({ kind: 'sqlite', dataDir });
     onTestFinished(() => command.close());
     const write = ({ db }: Database, pubkey: string) =>
       db.insertInto('users').values({ pubkey }).execute();

@@ -7,24 +7,15 @@ import { fingerprint } from '../../sealer.ts';
 import { tryParseJson } from '../../untrusted-text.ts';
 import { VERSION } from '../../version.ts';
 
-const SECRET_NAMES = [
-  'JWT_SECRET',
-  'TREASURY_SECRET',
-  'ZAP_SECRET_KEY',
-  'NOTIFY_SECRET_KEY',
-] as const;
-
-type SecretName = (typeof SECRET_NAMES)[number];
-
-/** The fingerprints of the secrets that are set. */
-type Fingerprints = Partial<Record<SecretName, string>>;
+/** The fingerprints of the secrets that are set, by the names of their settings. */
+type Fingerprints = Readonly<Record<string, string>>;
 
 const manifestSchema = z.object({
   backup: z.literal('nutpost'),
   nutpost: z.string(),
   madeAt: z.iso.datetime(),
   /** A backup is of little use without these secrets, which it does not contain. */
-  secrets: z.partialRecord(z.enum(SECRET_NAMES), z.string()),
+  secrets: z.record(z.string(), z.string()),
 });
 
 /** A file beside a backup, which says what it belongs to. */
@@ -62,7 +53,7 @@ export function computeFingerprints(config: Config): Fingerprints {
   const { kind, dataDir } = database;
   // With PostgreSQL, the service generates none.
   const readGenerated = kind === 'sqlite' ? readGeneratedSecret : () => null;
-  const secrets: Record<SecretName, string | null> = {
+  const secrets = {
     JWT_SECRET: config.jwtSecret ?? readGenerated(dataDir, 'jwt-secret'),
     TREASURY_SECRET: config.treasurySecret ?? readGenerated(dataDir, 'treasury-secret'),
     ZAP_SECRET_KEY: zaps.secretKey,
@@ -76,6 +67,6 @@ export function computeFingerprints(config: Config): Fingerprints {
 }
 
 /** Lists the secrets with which a backup was made, and that the service would not have. */
-export function listMissingSecrets(wanted: Fingerprints, present: Fingerprints): SecretName[] {
-  return SECRET_NAMES.filter((name) => name in wanted && wanted[name] !== present[name]);
+export function listMissingSecrets(wanted: Fingerprints, present: Fingerprints): string[] {
+  return Object.keys(wanted).filter((name) => wanted[name] !== present[name]);
 }

@@ -102,7 +102,7 @@ async function assertEmpty(location: DatabaseLocation): Promise<void> {
     }
     return;
   }
-  const database = await openForInspection(location, () => undefined, 'command');
+  const database = await openForInspection(location, 'command');
   try {
     const [table] = await listTables(database.db);
     if (table !== undefined) {

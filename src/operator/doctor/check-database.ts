@@ -13,6 +13,7 @@ import {
   openForInspection,
   type PostgresLocation,
 } from '../../database/database.ts';
+import { compareMigrations } from '../../database/migration-store.ts';
 import { findNewestBackup } from '../../database/newest-backup-store.ts';
 import { type Db, notify, transaction } from '../../database/transaction.ts';
 import { OperatorError, rootCauseMessage } from '../../errors.ts';
@@ -27,9 +28,8 @@ import { findStartFailure } from './check-settings.ts';
 import {
   type PostgresReport,
   readPostgres,
-  readSchemaAndService,
+  readServiceState,
   readSqlite,
-  type SchemaAndService,
   type ServiceState,
   writeToWal,
 } from './doctor-store.ts';
@@ -69,8 +69,6 @@ export async function checkDatabase(config: Config): Promise<DatabaseReport> {
     const database = await openForInspection(
       // With a `listenUrl`, the connections use no prepared statements, which would fail if `url` leads to a pooler.
       isPostgres ? { ...location, listenUrl: location.listenUrl ?? location.url } : location,
-      // The query on a broken connection fails too, and reports the error.
-      () => undefined,
       'doctor',
     );
     try {
@@ -94,20 +92,25 @@ export async function checkDatabase(config: Config): Promise<DatabaseReport> {
 }
 
 async function checkTables(config: Config, db: Db): Promise<DatabaseReport> {
-  const schema = await readSchemaAndService(db, config);
-  const { serviceState } = schema;
-  const findings = [...checkSchema(schema)];
-  if (serviceState !== null) {
-    const assertTreasurySecret = async () => {
-      const treasuryProblem = await findTreasuryProblem(createTreasurySealer(config), db);
-      if (treasuryProblem !== null) {
-        throw new OperatorError(treasuryProblem);
-      }
-    };
-    findings.push(...(await findStartFailure('settings.treasury_secret', assertTreasurySecret)));
-    findings.push(...(await checkNotificationSecret(config, db)));
-    findings.push(...(await checkBackup(db)));
+  const { missing, unknown } = await compareMigrations(db);
+  if (missing.length > 0) {
+    const text = `Pending migrations: ${missing.length} (the first is ${missing[0]})`;
+    const advice = 'Run `nutpost migrate`, or start the service, which applies them.';
+    return { findings: [warning('database.migrations', text, advice)], serviceState: null };
   }
+  const serviceState = await readServiceState(db, config);
+  const assertTreasurySecret = async () => {
+    const treasuryProblem = await findTreasuryProblem(createTreasurySealer(config), db);
+    if (treasuryProblem !== null) {
+      throw new OperatorError(treasuryProblem);
+    }
+  };
+  const findings = [
+    ...checkService(unknown, serviceState),
+    ...(await findStartFailure('settings.treasury_secret', assertTreasurySecret)),
+    ...(await checkNotificationSecret(config, db)),
+    ...(await checkBackup(db)),
+  ];
   return { findings, serviceState };
 }
 
@@ -344,29 +347,24 @@ export async function checkNotifications({ db, listen }: Database): Promise<Find
       );
 }
 
-function* checkSchema({ missing, unknown, serviceState }: SchemaAndService): Generator<Finding> {
-  if (missing.length > 0) {
-    yield warning(
-      'database.migrations',
-      `Pending migrations: ${missing.length} (the first is ${missing[0]})`,
-      'Run `nutpost migrate`, or start the service, which applies them.',
-    );
-  } else {
-    const processCount = serviceState?.runningProcessCount ?? 0;
-    yield unknown.length === 0
-      ? ok('database.migrations', 'The tables are up to date')
-      : warning(
-          'database.migrations',
-          `A newer version of nutpost has added to the tables (${unknown.at(-1)}); this version does not use that`,
-          'This is as expected after going back to this version. `nutpost export` may omit what was added.',
-        );
-    yield ok('database.processes', `Running processes of the service: ${processCount}`);
-    for (const proxy of serviceState?.untrustedProxies ?? []) {
-      yield problem(
-        'settings.trust_proxy',
-        `Requests came through the reverse proxy ${proxy}, which TRUST_PROXY does not contain: all its clients share one rate limit`,
-        `If it is your proxy, add ${proxy} to TRUST_PROXY, and restart the service.`,
+/** @param unknownMigrations those that only a newer version has */
+function* checkService(
+  unknownMigrations: readonly string[],
+  { runningProcessCount, untrustedProxies }: ServiceState,
+): Generator<Finding> {
+  yield unknownMigrations.length === 0
+    ? ok('database.migrations', 'The tables are up to date')
+    : warning(
+        'database.migrations',
+        `A newer version of nutpost has added to the tables (${unknownMigrations.at(-1)}); this version does not use that`,
+        'This is as expected after going back to this version. `nutpost export` may omit what was added.',
       );
-    }
+  yield ok('database.processes', `Running processes of the service: ${runningProcessCount}`);
+  for (const proxy of untrustedProxies) {
+    yield problem(
+      'settings.trust_proxy',
+      `Requests came through the reverse proxy ${proxy}, which TRUST_PROXY does not contain: all its clients share one rate limit`,
+      `If it is your proxy, add ${proxy} to TRUST_PROXY, and restart the service.`,
+    );
   }
 }

@@ -1,6 +1,5 @@
 import { sql } from 'kysely';
 import type { Config } from '../../config.ts';
-import { compareMigrations } from '../../database/migration-store.ts';
 import { databaseNow } from '../../database/sql.ts';
 import type { Db, Tx } from '../../database/transaction.ts';
 import { listFailingMints } from '../../mints/mint-store.ts';
@@ -23,20 +22,7 @@ export interface PostgresReport {
   usedConnections: number;
 }
 
-type MintSettings = Pick<Config, 'defaultMintUrl' | 'allowedMints'>;
-
-export type SchemaAndService = Awaited<ReturnType<typeof readSchemaAndService>>;
 export type ServiceState = Awaited<ReturnType<typeof readServiceState>>;
-
-/** Returns `unknown` migrations, which only a newer version has, and a `serviceState` if no migration is missing. */
-export async function readSchemaAndService(db: Db, mints: MintSettings) {
-  const { missing, unknown } = await compareMigrations(db);
-  return {
-    missing,
-    unknown,
-    serviceState: missing.length === 0 ? await readServiceState(db, mints) : null,
-  };
-}
 
 /** Writes a message to PostgreSQL's WAL, which changes nothing. */
 export async function writeToWal(tx: Tx): Promise<void> {
@@ -85,7 +71,7 @@ export async function readSqlite(db: Db): Promise<{ version: string; corruption:
   return { version, corruption: result === 'ok' ? null : result };
 }
 
-async function readServiceState(db: Db, { defaultMintUrl, allowedMints }: MintSettings) {
+export async function readServiceState(db: Db, { defaultMintUrl, allowedMints }: Config) {
   const running = await db
     .selectFrom('watch_processes')
     .select('untrusted_proxy')
