@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
+import { BackgroundJob } from '../background-job.ts';
 import { computeBackoffMs } from '../backoff.ts';
 import type { Clock } from '../clock.ts';
 import { waitAtMost } from '../wait-at-most.ts';
@@ -39,9 +40,8 @@ export function createSqliteNotifications(readDataVersion: () => Promise<number>
     listeners.add(listener);
     let handledAtMs = listener.clock();
     let handledVersion = await readDataVersion();
-    let currentCheck: Promise<void> | null = null;
-    const checkVersion = async () => {
-      try {
+    const job = new BackgroundJob({
+      work: async () => {
         const nowMs = listener.clock();
         const version = await readDataVersion();
         if (version !== handledVersion) {
@@ -50,20 +50,17 @@ export function createSqliteNotifications(readDataVersion: () => Promise<number>
         }
         handledAtMs = nowMs;
         handledVersion = version;
-      } catch {
-        // The database is busy or its disk fails. The next check will report the change.
-      }
-      currentCheck = null;
-    };
-    const timer = setInterval(() => {
-      currentCheck ??= checkVersion();
-    }, 1_000);
+      },
+      intervalMs: 1_000,
+      // The database is busy or its disk fails. The next check will report the change.
+      onError: () => undefined,
+    });
+    job.start();
     return {
       isConnected: true,
       close: async () => {
-        clearInterval(timer);
         listeners.delete(listener);
-        await currentCheck;
+        await job.stop();
       },
     };
   };
