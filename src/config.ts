@@ -20,13 +20,25 @@ export type EnvironmentVariables = Readonly<Record<string, string | undefined>>;
  *
  * @throws ConfigError with all missing and invalid settings
  */
-export function readConfig(env: EnvironmentVariables = process.env): Config {
-  return parseConfig(env, { isMintRequired: true });
+export function readConfig(
+  variables: EnvironmentVariables = process.env,
+  isMintRequired = true,
+): Config {
+  const env = addSettingsFile(variables);
+  const { config, problems } = readSettings(env);
+  if (isMintRequired && !env['DEFAULT_MINT_URL']?.trim()) {
+    problems.push('DEFAULT_MINT_URL is required: the mint of users who have not chosen one');
+  }
+  const allProblems = problems.length > 0 ? problems : findConflicts(config, env);
+  if (allProblems.length > 0) {
+    throw new ConfigError(allProblems);
+  }
+  return Object.freeze(config);
 }
 
 /** Like {@link readConfig}, but DEFAULT_MINT_URL may be missing, as in a shell in which a command runs. */
-export function readCommandConfig(env: EnvironmentVariables = process.env): Config {
-  return parseConfig(env, { isMintRequired: false });
+export function readCommandConfig(variables?: EnvironmentVariables): Config {
+  return readConfig(variables, false);
 }
 
 export class ConfigError extends Error {
@@ -235,22 +247,6 @@ const SITE_LINK_PROBLEM =
 const RELAY_URL_PROBLEM =
   'must be a wss:// URL of a public host without user, on port 443 or from 1024 on' +
   ' (ws:// and private hosts need ALLOW_PRIVATE_NETWORKS=true)';
-
-function parseConfig(
-  variables: EnvironmentVariables,
-  options: { isMintRequired: boolean },
-): Config {
-  const env = addSettingsFile(variables);
-  const { config, problems } = readSettings(env);
-  if (options.isMintRequired && !env['DEFAULT_MINT_URL']?.trim()) {
-    problems.push('DEFAULT_MINT_URL is required: the mint of users who have not chosen one');
-  }
-  const allProblems = problems.length > 0 ? problems : findConflicts(config, env);
-  if (allProblems.length > 0) {
-    throw new ConfigError(allProblems);
-  }
-  return Object.freeze(config);
-}
 
 function addSettingsFile(env: EnvironmentVariables): EnvironmentVariables {
   const file = env['NUTPOST_ENV'];

@@ -160,10 +160,13 @@ export class MetricGauges {
     // With zeros, a time series exists for every label before there is something to report.
     const mintLabels = [...mintPolicy.operatorMints, OTHER_LABEL];
     const zeroByMint = mintLabels.map((mint) => sample({ mint }, 0));
-    const mints = watcher.listMintStatuses().map((mint) => ({
-      ...mint,
-      labels: { mint: toMintLabel(mint.mintUrl) },
-    }));
+    const mints = watcher.listMintStatuses();
+    const worstByMint = (read: (mint: (typeof mints)[number]) => number) =>
+      keepLargest([
+        ...zeroByMint,
+        ...mints.map((mint) => sample({ mint: toMintLabel(mint.mintUrl) }, read(mint))),
+      ]);
+    const watchedQuotes = counts?.watchedQuotes ?? [];
     const mintUrls = new Set([...mintPolicy.operatorMints, ...mints.map(({ mintUrl }) => mintUrl)]);
     const routes = [...mintUrls].flatMap((mintUrl) =>
       limiter.listRoutes(mintUrl).map((route) => ({
@@ -193,24 +196,18 @@ export class MetricGauges {
         ...mintLabels.flatMap((mint) =>
           ['UNPAID', 'INFLIGHT', 'PAID'].map((state) => sample({ mint, state }, 0)),
         ),
-        ...(counts?.watchedQuotes ?? []).map(({ mintUrl, state, count }) =>
+        ...watchedQuotes.map(({ mintUrl, state, count }) =>
           sample({ mint: toMintLabel(mintUrl), state }, count),
         ),
       ],
       payments_past_collect_deadline: [
         ...zeroByMint,
-        ...(counts?.watchedQuotes ?? []).map(({ mintUrl, pastDeadline }) =>
+        ...watchedQuotes.map(({ mintUrl, pastDeadline }) =>
           sample({ mint: toMintLabel(mintUrl) }, pastDeadline),
         ),
       ],
-      oldest_due_poll_age_seconds: keepLargest([
-        ...zeroByMint,
-        ...mints.map((mint) => sample(mint.labels, mint.overdueMs / 1_000)),
-      ]),
-      mint_failing_seconds: keepLargest([
-        ...zeroByMint,
-        ...mints.map((mint) => sample(mint.labels, secondsSince(mint.failingSinceMs))),
-      ]),
+      oldest_due_poll_age_seconds: worstByMint(({ overdueMs }) => overdueMs / 1_000),
+      mint_failing_seconds: worstByMint(({ failingSinceMs }) => secondsSince(failingSinceMs)),
       mint_cooldown_seconds: keepLargest(
         routes.map((route) => sample(route.labels, route.pauseMs / 1_000)),
       ),
