@@ -5,7 +5,6 @@ import type { Config } from '../config.ts';
 import type { Db } from '../database/transaction.ts';
 import type { AuditActor } from '../recipients/audit-store.ts';
 import { parseRecipientAddress } from '../recipients/lightning-address.ts';
-import type { TreasuryContext } from '../usernames/treasury.ts';
 import { formatJson, joinLines } from './format.ts';
 import type { CommandIo } from './process-io.ts';
 
@@ -30,8 +29,6 @@ export interface CommandContext {
   db: Db;
   /** Who runs the command, for the audit trail. */
   actor: AuditActor;
-  /** @throws OperatorError if the file of the treasury secret is damaged */
-  openTreasury: () => TreasuryContext;
   clock: Clock;
 }
 

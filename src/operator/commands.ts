@@ -1,19 +1,10 @@
 import { type Config, readSystemUser } from '../config.ts';
 import { openExistingDatabase } from '../database/database.ts';
-import type { Db } from '../database/transaction.ts';
-import type { AuditActor } from '../recipients/audit-store.ts';
-import { createTreasurySealer } from '../usernames/usernames-module.ts';
 import { alertTestCommand } from './alerts/alert-sender.ts';
 import { exportCommand, importCommand } from './archive/archive-commands.ts';
 import { auditCommand } from './audit-command.ts';
 import { backupCommand } from './backup/backup.ts';
-import {
-  type CommandContext,
-  type CommandHandler,
-  type CommandResult,
-  parseOrExplain,
-  UsageError,
-} from './command.ts';
+import { type CommandHandler, type CommandResult, parseOrExplain, UsageError } from './command.ts';
 import { doctorCommand } from './doctor/doctor.ts';
 import { importNpubcashCommand } from './import-npubcash/import-npubcash-command.ts';
 import { memberCommands } from './member-command.ts';
@@ -71,14 +62,8 @@ export async function runOperatorCommand(
   const database = await openExistingDatabase(config.database);
   const actor = { kind: 'command', systemUser: readSystemUser() } as const;
   try {
-    return await run(createCommandContext(config, database.db, actor), io);
+    return await run({ config, db: database.db, actor, clock: Date.now }, io);
   } finally {
     await database.close();
   }
-}
-
-export function createCommandContext(config: Config, db: Db, actor: AuditActor): CommandContext {
-  const clock = Date.now;
-  const openTreasury = () => ({ db, sealer: createTreasurySealer(config), actor, clock });
-  return { config, db, actor, openTreasury, clock };
 }

@@ -9,6 +9,7 @@ import {
   withdrawFromTreasury,
 } from '../usernames/treasury.ts';
 import { listWithdrawals, type MintBalance } from '../usernames/treasury-store.ts';
+import { createTreasurySealer } from '../usernames/usernames-module.ts';
 import { type CommandContext, type CommandReport, defineCommand } from './command.ts';
 import {
   formatCount,
@@ -59,11 +60,12 @@ export const treasuryCommands = [
   }),
 ];
 
+/** @throws OperatorError if the file of the treasury secret is damaged */
 async function withTreasury(
-  { openTreasury }: CommandContext,
+  { config, ...context }: CommandContext,
   run: (treasury: TreasuryContext) => Promise<CommandReport>,
 ): Promise<CommandReport> {
-  const treasury = openTreasury();
+  const treasury = { ...context, sealer: createTreasurySealer(config) };
   return (await isTreasuryUnused(treasury))
     ? { isSuccess: false, json: { outcome: 'no_secret' }, lines: [NO_SECRET_TEXT] }
     : run(treasury);

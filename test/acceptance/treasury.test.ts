@@ -10,7 +10,7 @@ import { requestUsername } from '../helpers/recipients/username-requests.ts';
 import { FakeTerminal } from '../helpers/service/fake-terminal.ts';
 import { NutpostProcess, runNutpostCommand } from '../helpers/service/nutpost-process.ts';
 import { createCommandContext, runOrExplain } from '../helpers/service/run-operator-command.ts';
-import { useTestEnvironment } from '../helpers/service/test-environment.ts';
+import { TEST_TREASURY_SECRET, useTestEnvironment } from '../helpers/service/test-environment.ts';
 
 /** The mint charges a fee of 1 sat per proof. */
 const environment = useTestEnvironment({ mint: { inputFeePpk: 1_000 } });
@@ -160,7 +160,7 @@ async function readJson(...args: string[]) {
 
 async function runTreasury(...args: string[]): Promise<CommandResult> {
   const { db, clock } = fixture;
-  const openTreasury = () => fixture.openTreasury();
-  const context = createCommandContext({ db, clock: clock.now, openTreasury });
+  const env = { TREASURY_SECRET: TEST_TREASURY_SECRET };
+  const context = createCommandContext({ db, clock: clock.now }, env);
   return runOrExplain(['treasury', ...args], (run) => run(context, new FakeTerminal()));
 }

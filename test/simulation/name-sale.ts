@@ -1,7 +1,6 @@
 import type { SeededRandom } from '../../demo/test-mint/seeded-random.ts';
 import { readConfig } from '../../src/config.ts';
 import { parseCommand } from '../../src/operator/commands.ts';
-import { createTreasurySealer } from '../../src/usernames/usernames-module.ts';
 import { type Story, startStory } from './buyers.ts';
 import { MoneyReferee } from './money-referee.ts';
 import { Actor, WORLD } from './scheduler.ts';
@@ -85,14 +84,10 @@ export class NameSale {
     const { database, history, env } = this.world;
     try {
       const { db } = await database.open(actor);
-      const sealer = createTreasurySealer(readConfig(env));
       const root = { kind: 'command', systemUser: 'root' } as const;
-      const context = {
-        db,
-        openTreasury: () => ({ db, sealer, actor: root, clock: wallClockMs }),
-      };
+      const context = { config: readConfig(env), db, actor: root, clock: wallClockMs };
       const run = parseCommand(['treasury', ...args]);
-      const { stdout, stderr } = await run(context as never, undefined as never);
+      const { stdout, stderr } = await run(context, undefined as never);
       history.add(actor, () => `treasury ${args.join(' ')}: ${stderr}`);
       return stdout.trim();
     } catch (error) {

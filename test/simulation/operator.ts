@@ -209,10 +209,7 @@ export class Operator {
     try {
       const { db } = await target.open(this.#actor);
       const result = await run(
-        createCommandContext(
-          { db, openTreasury: unused, clock: wallClockMs },
-          { ALLOW_PRIVATE_NETWORKS: 'false' },
-        ),
+        createCommandContext({ db, clock: wallClockMs }, { ALLOW_PRIVATE_NETWORKS: 'false' }),
         {
           stdin: null,
           write: unused,

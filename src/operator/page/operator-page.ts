@@ -10,7 +10,7 @@ import { redact } from '../../redaction.ts';
 import { VERSION } from '../../version.ts';
 import { listPresentAlerts } from '../alerts/alert-store.ts';
 import { type CommandContext, UsageError } from '../command.ts';
-import { createCommandContext, parseCommand } from '../commands.ts';
+import { parseCommand } from '../commands.ts';
 import { formatTime } from '../format.ts';
 import type { CommandIo } from '../process-io.ts';
 import { readStats } from '../report-store.ts';
@@ -78,7 +78,8 @@ export function createOperatorPage(sources: OperatorPageSources) {
       if (!isOffered || hasOtherOption) {
         return null;
       }
-      const context = createCommandContext(config, db, { kind: 'operator', pubkey });
+      const actor = { kind: 'operator', pubkey } as const;
+      const context = { config, db, actor, clock };
       const { exitCode, stdout, stderr } = await runOrExplain(argv, context);
       return { exitCode, output: redact(stdout + stderr) };
     },

@@ -28,8 +28,7 @@ export async function runOperatorCommand(
   { clock = Date.now, env = {}, terminal = new FakeTerminal() }: OperatorCommandOptions = {},
 ): Promise<CommandResult> {
   const { db } = database;
-  const openTreasury = () => ({ db, sealer: null, actor: TEST_ACTOR, clock });
-  const context = createCommandContext({ db, clock, openTreasury }, env);
+  const context = createCommandContext({ db, clock }, env);
   const result = await runOrExplain(argv, (run) => run(context, terminal));
   await waitForNotificationDelivery(database);
   return result;
@@ -55,7 +54,7 @@ const TEST_ACTOR = { kind: 'command', systemUser: 'root' } as const;
 export const TEST_DEFAULT_MINT_URL = 'https://default-mint.example';
 
 export function createCommandContext(
-  context: Pick<CommandContext, 'db' | 'clock' | 'openTreasury'>,
+  context: Pick<CommandContext, 'db' | 'clock'>,
   env: Record<string, string> = {},
 ): CommandContext {
   const config = readCommandConfig({
