@@ -42,7 +42,11 @@ import {
 } from './quotes/process-notifications.ts';
 import { createQuotesModule } from './quotes/quotes-module.ts';
 import { createAuditLogJob } from './recipients/audit-log.ts';
-import { RecipientDirectory } from './recipients/recipient-directory.ts';
+import {
+  ALL_RECIPIENTS,
+  RECIPIENT_CHANGES_CHANNEL,
+  RecipientDirectory,
+} from './recipients/recipient-directory.ts';
 import { shutDown } from './shutdown.ts';
 import { createTreasurySealer, createUsernamesModule } from './usernames/usernames-module.ts';
 import { VERSION } from './version.ts';
@@ -106,7 +110,7 @@ async function start(parts: ServiceParts) {
 }
 
 function subscribeToNotifications(parts: ServiceParts): Promise<NotificationSubscription> {
-  const { database, quotes, watcher, clock, log } = parts;
+  const { database, quotes, watcher, recipients, clock, log } = parts;
   return database.listen({
     channels: {
       [QUOTE_UPDATES_CHANNEL]: (payload) => {
@@ -116,8 +120,10 @@ function subscribeToNotifications(parts: ServiceParts): Promise<NotificationSubs
       },
       [NEW_QUOTES_CHANNEL]: (payload) => watcher.watchAnnounced(decodeQuoteAnnouncements(payload)),
       [WATCH_RESCAN_CHANNEL]: () => watcher.reloadAll(),
+      [RECIPIENT_CHANGES_CHANNEL]: (localPart) => recipients.invalidate(localPart),
     },
     onMissedNotifications: (sinceMs) => {
+      recipients.invalidate(ALL_RECIPIENTS);
       watcher.reloadAll();
       return quotes.updateSender.replayMissed(sinceMs);
     },

@@ -3,11 +3,11 @@ import { type Db, transaction } from '../database/transaction.ts';
 import { parseAddressInput } from '../recipients/address-input.ts';
 import { recordAuditEvent } from '../recipients/audit-store.ts';
 import { parseRecipientAddress } from '../recipients/lightning-address.ts';
+import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
 import {
   blockUser,
   findUserByName,
   findUserByPubkey,
-  lockUsers,
   type RecipientBlock,
   type StoredUser,
   unblockUser,
@@ -175,7 +175,7 @@ async function changeBlock(
   const nowMs = clock();
   const name = user?.name ?? null;
   const { earlierBlock, currentBlock } = await transaction(db, async (tx) => {
-    await lockUsers(tx, [pubkey]);
+    await notifyRecipientChange(tx, pubkey);
     const before = (await findUserByPubkey(tx, pubkey))?.block ?? null;
     const after = action === 'block' ? await blockUser(tx, pubkey, reason, nowMs) : null;
     if (action === 'unblock') {

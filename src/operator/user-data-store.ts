@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import { lockRows } from '../database/sql.ts';
 import type { Tx } from '../database/transaction.ts';
+import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
 import { lockPaymentCounters } from '../recipients/user-store.ts';
 import { countPurchasesByState } from '../usernames/purchase-store.ts';
 
@@ -37,6 +38,7 @@ export async function deleteUserData(tx: Tx, pubkey: string) {
   if ((await countPurchasesByState(tx, pubkey)).open > 0) {
     return 'purchase_open';
   }
+  await notifyRecipientChange(tx, pubkey);
   // In the order in which payments are recorded and notifications sent, to avoid deadlocks.
   const lock = lockRows(tx, 'for no key update');
   await sql`select 1 from quotes where pubkey = ${pubkey} order by id ${lock}`.execute(tx);

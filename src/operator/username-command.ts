@@ -1,5 +1,5 @@
 import * as nip19 from 'nostr-tools/nip19';
-import { type Db, type Tx, transaction } from '../database/transaction.ts';
+import { type Db, notify, type Tx, transaction } from '../database/transaction.ts';
 import { recordAuditEvent } from '../recipients/audit-store.ts';
 import {
   isReservedUsername,
@@ -7,6 +7,7 @@ import {
   MIN_USERNAME_LENGTH,
   parseUsername,
 } from '../recipients/lightning-address.ts';
+import { RECIPIENT_CHANGES_CHANNEL } from '../recipients/recipient-directory.ts';
 import {
   findUsername,
   freeUsername,
@@ -181,6 +182,7 @@ async function changeUsername(
     }[availability];
     let isFree = availability === 'free';
     if (availability === 'in_use') {
+      await notify(tx, RECIPIENT_CHANGES_CHANNEL, [name]);
       isFree = await revokeUsername(tx, name, nowMs);
     } else if (!isFree) {
       isFree = await freeUsername(tx, name);

@@ -3,7 +3,8 @@ import type { Db, Tx } from '../database/transaction.ts';
 import { transaction } from '../database/transaction.ts';
 import { RequestError } from '../errors.ts';
 import { type AuditActor, recordAuditEvent } from './audit-store.ts';
-import { findUserByPubkey, lockUsers, updateOrAddUser } from './user-store.ts';
+import { notifyRecipientChange } from './recipient-directory.ts';
+import { findUserByPubkey, updateOrAddUser } from './user-store.ts';
 
 interface MembershipChange {
   pubkey: string;
@@ -18,7 +19,7 @@ interface MembershipChange {
 /** Makes a key a member, or ends its membership, and records that in the audit trail. Changes nothing if it is so. */
 export async function changeMembership(tx: Tx, change: MembershipChange): Promise<void> {
   const { pubkey, isMember, note, actor, action, nowMs } = change;
-  await lockUsers(tx, [pubkey]);
+  await notifyRecipientChange(tx, pubkey);
   const { member = null } = (await findUserByPubkey(tx, pubkey)) ?? {};
   if (!isMember && member === null) {
     return;

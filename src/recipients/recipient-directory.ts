@@ -1,6 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../clock.ts';
-import { type Db, transaction } from '../database/transaction.ts';
+import { lockRows } from '../database/sql.ts';
+import { type Db, notify, type Tx, transaction } from '../database/transaction.ts';
 import { RequestError } from '../errors.ts';
 import { type AuditEvent, recordAuditEvent } from './audit-store.ts';
 import {
@@ -13,7 +14,6 @@ import {
 import {
   findUserByName,
   findUserByPubkey,
-  lockUsers,
   type StoredUser,
   saveUserSettings,
 } from './user-store.ts';
@@ -55,13 +55,15 @@ export class RecipientDirectory {
   readonly #context: DirectoryContext;
   /** By local part, as {@link listLocalParts} returns it. A full cache uses about 5 MB. */
   readonly #cache: LRUCache<string, Recipient>;
+  /** If it changes while a recipient is read from the database, that recipient is not cached: it may be outdated. */
+  #invalidationCount = 0;
 
   constructor(context: DirectoryContext) {
     this.#context = context;
     this.#cache = new LRUCache({
       max: 10_000,
-      // How long an old setting may apply. With a second, a thousand popular addresses would take a fifth of a core.
-      ttl: 2_000,
+      // How long an old setting applies if the notification about its change is lost.
+      ttl: 5_000,
       ttlResolution: 0,
       perf: { now: context.monotonicMs },
     });
@@ -86,6 +88,7 @@ export class RecipientDirectory {
   }
 
   async #readRecipient(account: string): Promise<Recipient> {
+    const invalidationsBefore = this.#invalidationCount;
     const recipient = await this.#findPayable(parseRecipientAddress(account));
     if (recipient === null) {
       throw new RequestError('invalid', 'Recipient unavailable.');
@@ -93,7 +96,7 @@ export class RecipientDirectory {
     // Other spellings, such as upper case, are not cached. The key is not `account` itself, which is a slice of the URL:
     // V8 would keep the whole URL in memory.
     const cacheKey = listLocalParts(recipient).find((part) => part === account);
-    if (cacheKey !== undefined) {
+    if (cacheKey !== undefined && invalidationsBefore === this.#invalidationCount) {
       this.#cache.set(cacheKey, recipient);
     }
     return recipient;
@@ -107,7 +110,7 @@ export class RecipientDirectory {
   ): Promise<Recipient> {
     const { db, clock } = this.#context;
     const saved = await transaction(db, async (tx) => {
-      await lockUsers(tx, [pubkey]);
+      await notifyRecipientChange(tx, pubkey);
       const old = this.#toRecipient(pubkey, await findUserByPubkey(tx, pubkey));
       await saveUserSettings(tx, pubkey, settings);
       const changed = this.#toRecipient(pubkey, await findUserByPubkey(tx, pubkey));
@@ -122,10 +125,21 @@ export class RecipientDirectory {
       });
       return changed;
     });
+    // The notification reaches this process, too, but only later.
     for (const localPart of listLocalParts(saved)) {
-      this.#cache.delete(localPart);
+      this.invalidate(localPart);
     }
     return saved;
+  }
+
+  /** Removes an address from the cache. @param localPart or {@link ALL_RECIPIENTS} */
+  invalidate(localPart: string): void {
+    this.#invalidationCount += 1;
+    if (localPart === ALL_RECIPIENTS) {
+      this.#cache.clear();
+    } else {
+      this.#cache.delete(localPart);
+    }
   }
 
   /**
@@ -165,3 +179,25 @@ export class RecipientDirectory {
     };
   }
 }
+
+/**
+ * Announces a change of a recipient, so that all processes remove it from their caches. Call it before a change of the
+ * name, because caches contain the recipient under the current name, and never under a name that is still free.
+ *
+ * Locks the recipient's row, so that what is read after it is what the change replaces.
+ */
+export async function notifyRecipientChange(tx: Tx, pubkey: string): Promise<void> {
+  const user = await tx
+    .selectFrom('users')
+    .select('name')
+    .where('pubkey', '=', pubkey)
+    .modifyEnd(lockRows(tx, 'for no key update'))
+    .executeTakeFirst();
+  await notify(tx, RECIPIENT_CHANGES_CHANNEL, listLocalParts({ pubkey, name: user?.name ?? null }));
+}
+
+/** The payload is the local part of an address, or {@link ALL_RECIPIENTS}. */
+export const RECIPIENT_CHANGES_CHANNEL = 'nutpost_address_changes';
+
+/** The payload after an import, which may change any recipient. */
+export const ALL_RECIPIENTS = '';

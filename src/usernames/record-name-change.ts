@@ -1,8 +1,9 @@
 import type { Tx } from '../database/transaction.ts';
 import { type AuditActor, recordAuditEvent } from '../recipients/audit-store.ts';
-import { findUserByPubkey, lockUsers } from '../recipients/user-store.ts';
+import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
+import { findUserByPubkey } from '../recipients/user-store.ts';
 
-/** Changes a key's name, and adds that to the audit trail unless `change` returns false. */
+/** Announces a change of a key's name to all processes, and adds it to the audit trail unless `change` returns false. */
 export async function recordNameChange(
   tx: Tx,
   event: { pubkey: string; actor?: AuditActor; action: string; atMs: number },
@@ -10,7 +11,7 @@ export async function recordNameChange(
 ): Promise<boolean> {
   const { pubkey } = event;
   const readName = async () => (await findUserByPubkey(tx, pubkey))?.name ?? null;
-  await lockUsers(tx, [pubkey]);
+  await notifyRecipientChange(tx, pubkey);
   const before = await readName();
   if (!(await change())) {
     return false;

@@ -57,8 +57,6 @@ describe('with RECIPIENTS=members', () => {
     const { pr } = await environment.requestInvoice(wallet, 21);
     const removed = await run('member', 'remove', wallet.npub);
     expect(removed.stdout).toContain(`${name} (${wallet.npub}) is no member and keeps the name`);
-    // Processes remember an address for two seconds.
-    clock.advance(2_001);
     expect(await discover(name)).toEqual(UNAVAILABLE);
     expect(await discover(wallet.npub)).toEqual(UNAVAILABLE);
 

@@ -123,7 +123,7 @@ describe('nutpost user delete', () => {
       keptSat: 85,
       keptBlock: false,
     });
-    await expect.poll(() => isPayable(name)).toBe(false);
+    expect(await isPayable(name)).toBe(false);
     expect((await runJson('name', 'show', name)).availability).toBe('free');
     const { body } = await wallet.get('/api/v2/wallet/quotes');
     expect(body.metadata.total).toBe(2);

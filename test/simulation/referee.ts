@@ -315,13 +315,9 @@ export class Referee {
   /** An invoice, as its payer received it. */
   checkInvoice({ recipient, mint, quoteId, requestedAtMs, receivedAtMs }: Invoice): void {
     const { truth } = this.#context;
+    const delayMs = this.isCalm(requestedAtMs) ? SETTING_NOTICE_MS : MAX_SETTING_AGE_MS;
     const { pubkey: owner } = recipient;
-    const { mints, locks } = truth.listSettings(
-      owner,
-      requestedAtMs,
-      receivedAtMs,
-      MAX_SETTING_AGE_MS,
-    );
+    const { mints, locks } = truth.listSettings(owner, requestedAtMs, receivedAtMs, delayMs);
     const pubkey = mint.state.quotes.get(quoteId).pubkey;
     const isLockRight = pubkey === null || pubkey === `02${recipient.pubkey}`;
     if (!mints.includes(mint) || !locks.includes(pubkey !== null) || !isLockRight) {
@@ -363,8 +359,11 @@ export class Referee {
 /** How long lists, and invoices of mints without a rate limit, take at most if nothing fails. */
 const PROMPT_RESPONSE_MS = 3_000;
 
-/** Processes remember a recipient for two seconds, and a change takes a moment. */
-const MAX_SETTING_AGE_MS = 3_000;
+/** Until a notification has removed a setting from the caches of all processes. */
+const SETTING_NOTICE_MS = 500;
+
+/** Processes remember a recipient for five seconds if the notification is lost, and a change takes a moment. */
+const MAX_SETTING_AGE_MS = 6_000;
 
 function createSighting(): Sighting {
   const never = Number.POSITIVE_INFINITY;

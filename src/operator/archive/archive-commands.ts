@@ -1,12 +1,14 @@
 import {
   type Db,
   disableTimeouts,
+  notify,
   snapshot,
   type Tx,
   transaction,
 } from '../../database/transaction.ts';
 import { OperatorError } from '../../errors.ts';
 import { type AuditEvent, recordAuditEvent } from '../../recipients/audit-store.ts';
+import { ALL_RECIPIENTS, RECIPIENT_CHANGES_CHANNEL } from '../../recipients/recipient-directory.ts';
 import { tryParseJson } from '../../untrusted-text.ts';
 import { VERSION } from '../../version.ts';
 import { type CommandReport, defineCommand } from '../command.ts';
@@ -102,6 +104,7 @@ export async function importArchive(
     await resetSequencesAndAnalyze(tx);
     const { made_at, nutpost } = header;
     await recordAuditEvent(tx, { ...audit, action: 'import', after: { made_at, nutpost } });
+    await notify(tx, RECIPIENT_CHANGES_CHANNEL, [ALL_RECIPIENTS]);
   });
   return header.rows;
 }

@@ -1,5 +1,6 @@
-import type { Tx } from '../../database/transaction.ts';
+import { notify, type Tx } from '../../database/transaction.ts';
 import { parseUsername } from '../../recipients/lightning-address.ts';
+import { ALL_RECIPIENTS, RECIPIENT_CHANGES_CHANNEL } from '../../recipients/recipient-directory.ts';
 import {
   blockUser,
   findUserByPubkey,
@@ -34,6 +35,7 @@ export async function importBlocks(run: ImportRun, source: NpubcashSource): Prom
         }
         run.count('blocks', isNew);
       }
+      await notify(tx, RECIPIENT_CHANGES_CHANNEL, [ALL_RECIPIENTS]);
     });
   }
 }
@@ -49,6 +51,7 @@ export async function importUsers(run: ImportRun, source: NpubcashSource): Promi
       for (const row of rows) {
         await importUser(run, tx, row);
       }
+      await notify(tx, RECIPIENT_CHANGES_CHANNEL, [ALL_RECIPIENTS]);
     });
     readCount += rows.length;
     run.options.io.reportProgress(formatCount(readCount, 'user'));
