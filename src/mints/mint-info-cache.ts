@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util';
 import { LRUCache } from 'lru-cache';
 import type { Logger } from '../log.ts';
 import { MAX_CACHED_MINTS } from './limits.ts';
@@ -7,9 +6,6 @@ import type { MintInfo } from './mint-info.ts';
 
 /** Old info does little harm: mints rarely change what they support, and reject quotes that they do not support. */
 const INFO_TTL_MS = 5 * 60_000;
-
-/** Unchanged info is stored again after this time. Mints whose info is old are deleted as unused. */
-const STORE_INTERVAL_MS = 24 * 60 * 60_000;
 
 /** How long a failure is cached if older info can be used, or if the server is not a mint. Others are not cached. */
 const FAILURE_TTL_MS = 15_000;
@@ -25,8 +21,7 @@ interface MintInfoCacheContext {
 interface CacheEntry {
   info: MintInfo | null;
   hasLastRequestSucceeded: boolean;
-  /** On the monotonic clock, like `refreshDueAtMs`. */
-  storedAtMs: number;
+  /** On the monotonic clock. */
   refreshDueAtMs: number;
 }
 
@@ -47,9 +42,10 @@ export class MintInfoCache {
     if (monotonicMs() < entry.refreshDueAtMs) {
       return entry.info;
     }
-    const refreshed = this.refresh(mintUrl);
+    const refreshed = this.#request(mintUrl);
     if (entry.info === null) {
-      return await refreshed;
+      const result = await refreshed;
+      return result.outcome === 'found' ? result.info : null;
     }
     refreshed.catch((error: unknown) => {
       const event = 'mint_info_refresh_failed';
@@ -63,12 +59,7 @@ export class MintInfoCache {
     return (await this.#getEntry(mintUrl)).info;
   }
 
-  /** Returns info that is at most 5 minutes old; null if the server does not respond as a mint. */
-  async getFresh(mintUrl: string): Promise<MintInfo | null> {
-    return toInfo(await this.lookUp(mintUrl));
-  }
-
-  /** Like {@link getFresh}, but returns why there is no info. */
+  /** Returns info that is at most 5 minutes old, or why there is none. */
   async lookUp(mintUrl: string): Promise<ReadInfoResult> {
     const entry = this.#entries.get(mintUrl);
     const isFresh =
@@ -76,11 +67,6 @@ export class MintInfoCache {
     return isFresh && entry.info !== null
       ? { outcome: 'found', info: entry.info }
       : await this.#request(mintUrl);
-  }
-
-  /** Requests the info; null if the server does not respond as a mint. */
-  async refresh(mintUrl: string): Promise<MintInfo | null> {
-    return toInfo(await this.#request(mintUrl));
   }
 
   /** Concurrent callers share a request. */
@@ -98,7 +84,6 @@ export class MintInfoCache {
       entry = this.#entries.get(mintUrl) ?? {
         info,
         hasLastRequestSucceeded: false,
-        storedAtMs: Number.NEGATIVE_INFINITY,
         refreshDueAtMs: 0,
       };
       this.#entries.set(mintUrl, entry);
@@ -116,25 +101,13 @@ export class MintInfoCache {
       entry.refreshDueAtMs = nowMs + (isFailureCached ? FAILURE_TTL_MS : 0);
       return result;
     }
-    const { info } = result;
-    const mustStore =
-      nowMs >= entry.storedAtMs + STORE_INTERVAL_MS || !isDeepStrictEqual(info, entry.info);
-    entry.info = info;
+    entry.info = result.info;
     entry.hasLastRequestSucceeded = true;
     entry.refreshDueAtMs = nowMs + INFO_TTL_MS;
-    if (mustStore) {
-      entry.storedAtMs = nowMs;
-      await saveInfo(mintUrl, info).catch((error: unknown) => {
-        // Makes the next refresh store the info.
-        entry.storedAtMs = Number.NEGATIVE_INFINITY;
-        const event = 'mint_info_not_stored';
-        log.warn({ event, err: error, mintUrl }, 'could not store the info of a mint');
-      });
-    }
+    await saveInfo(mintUrl, result.info).catch((error: unknown) => {
+      const event = 'mint_info_not_stored';
+      log.warn({ event, err: error, mintUrl }, 'could not store the info of a mint');
+    });
     return result;
   }
-}
-
-function toInfo(result: ReadInfoResult): MintInfo | null {
-  return result.outcome === 'found' ? result.info : null;
 }

@@ -80,12 +80,11 @@ export async function setQuoteLocking(
   const { mintUrl } = recipient;
   // Wallets turn locking on at every start, so the mint is contacted only if the setting changes.
   if (lockQuotes && !recipient.lockQuotes) {
-    let info = await mintInfoCache.getFresh(mintUrl);
-    if (info?.supportsLocking === false) {
-      // The mint may support locking since its info was cached.
-      info = await mintInfoCache.refresh(mintUrl);
+    const result = await mintInfoCache.lookUp(mintUrl);
+    if (result.outcome !== 'found') {
+      throw unusableMintError();
     }
-    assertLockingSupported(info);
+    assertLockingSupported(result.info);
   }
   return recipients.saveSettings(pubkey, { lockQuotes }, (changed) => {
     if (lockQuotes && changed.mintUrl !== mintUrl) {
@@ -110,10 +109,7 @@ const PROBLEM_BY_REASON: Readonly<Record<string, MintProblem>> = {
   'timed out': 'timeout',
 };
 
-function assertLockingSupported(info: MintInfo | null): void {
-  if (info === null) {
-    throw unusableMintError();
-  }
+function assertLockingSupported(info: MintInfo): void {
   if (!info.supportsLocking) {
     throw new RequestError(
       'locking_unsupported',

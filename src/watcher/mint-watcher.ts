@@ -168,7 +168,7 @@ export class MintWatcher {
     // Requested only once by the watcher: each payer's request for an invoice refreshes it.
     if (info === null && !this.#hasRequestedInfo) {
       this.#hasRequestedInfo = true;
-      info = await mints.infoCache.refresh(this.mintUrl);
+      info = await mints.infoCache.get(this.mintUrl);
     }
     const kind = info?.subscriptionKind;
     if (kind != null && this.#subscription === null && !this.#isStopping) {

@@ -208,14 +208,15 @@ describe('PATCH /api/v2/user/lock', () => {
   });
 
   it('rejects locking if the mint is changed while its support is checked', async () => {
+    const otherProcess = await useAdditionalService(environment, {});
     const wallet = environment.newWallet();
-    const firstMint = await startTestMint({ supportsLocking: false });
+    const otherWallet = new RecipientClient(otherProcess.publicOrigin, Date.now, wallet.secretKey);
+    const firstMint = await startTestMint();
     const secondMint = await startTestMint({ supportsLocking: false });
     await setMint(wallet, firstMint.url);
-    // The service requests the info of the first mint again, because the cached info says that it cannot lock.
-    firstMint.switches.supportsLocking = true;
+    // The other process has not requested the info of the first mint yet.
     const hold = firstMint.holdNext('GET /v1/info', 'after');
-    const lockResponse = setLockQuotes(wallet, true);
+    const lockResponse = setLockQuotes(otherWallet, true);
     await hold.reached;
     expect((await setMint(wallet, secondMint.url)).status).toBe(200);
     hold.release();

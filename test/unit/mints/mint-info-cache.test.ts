@@ -21,17 +21,16 @@ const INFO: MintInfo = {
 const CHANGED_INFO: MintInfo = { ...INFO, maxAmountSat: 1_000_000 };
 const INFO_TTL_MS = 5 * 60_000;
 const FAILURE_TTL_MS = 15_000;
-const DAY_MS = 24 * 60 * 60_000;
 const FOUND: ReadInfoResult = { outcome: 'found', info: INFO };
 const TIMED_OUT: ReadInfoResult = { outcome: 'unavailable', reason: 'timed out' };
 
 describe('MintInfoCache', () => {
   it('requests the info once and returns it for five minutes', async () => {
     const { cache, readInfo, advanceMs } = createFixture(FOUND);
-    await Promise.all([cache.refresh(MINT_URL), cache.get(MINT_URL), cache.get(MINT_URL)]);
+    await Promise.all([cache.lookUp(MINT_URL), cache.get(MINT_URL), cache.get(MINT_URL)]);
     advanceMs(INFO_TTL_MS - 1);
     expect(await cache.get(MINT_URL)).toEqual(INFO);
-    expect(await cache.getFresh(MINT_URL)).toEqual(INFO);
+    expect(await cache.lookUp(MINT_URL)).toEqual(FOUND);
     expect(readInfo).toHaveBeenCalledTimes(1);
   });
 
@@ -43,7 +42,7 @@ describe('MintInfoCache', () => {
     setResult(pendingResult.promise);
     expect(await cache.get(MINT_URL)).toEqual(INFO);
     pendingResult.resolve({ outcome: 'found', info: CHANGED_INFO });
-    await cache.refresh(MINT_URL);
+    await cache.lookUp(MINT_URL);
     expect(await cache.get(MINT_URL)).toEqual(CHANGED_INFO);
   });
 
@@ -67,30 +66,18 @@ describe('MintInfoCache', () => {
       expect(await cache.get(MINT_URL)).toEqual(INFO);
     },
   );
-});
 
-describe('MintInfoCache storage', () => {
-  it('stores info that is new or has changed', async () => {
-    const { cache, setResult, saveInfo } = createFixture(FOUND);
-    await cache.get(MINT_URL);
-    await cache.refresh(MINT_URL);
+  it('stores the info whenever a mint has sent it, so that the mint is not pruned while it is in use', async () => {
+    const { cache, setResult, saveInfo, advanceMs } = createFixture(FOUND);
+    await cache.lookUp(MINT_URL);
+    await cache.lookUp(MINT_URL);
+    advanceMs(INFO_TTL_MS);
     setResult(Promise.resolve({ outcome: 'found', info: CHANGED_INFO }));
-    await cache.refresh(MINT_URL);
+    await cache.lookUp(MINT_URL);
     expect(saveInfo.mock.calls).toEqual([
       [MINT_URL, INFO],
       [MINT_URL, CHANGED_INFO],
     ]);
-  });
-
-  it('stores unchanged info again after a day, so that the mint is not pruned while it is in use', async () => {
-    const { cache, saveInfo, advanceMs } = createFixture(FOUND);
-    await cache.get(MINT_URL);
-    advanceMs(DAY_MS - 1);
-    await cache.refresh(MINT_URL);
-    expect(saveInfo).toHaveBeenCalledTimes(1);
-    advanceMs(1);
-    await cache.refresh(MINT_URL);
-    expect(saveInfo).toHaveBeenCalledTimes(2);
   });
 });
 
