@@ -38,7 +38,6 @@ import {
   decodeQuoteUpdates,
   NEW_QUOTES_CHANNEL,
   QUOTE_UPDATES_CHANNEL,
-  WATCH_RESCAN_CHANNEL,
 } from './quotes/process-notifications.ts';
 import { createQuotesModule } from './quotes/quotes-module.ts';
 import { createAuditLogJob } from './recipients/audit-log.ts';
@@ -119,7 +118,6 @@ function subscribeToNotifications(parts: ServiceParts): Promise<NotificationSubs
         }
       },
       [NEW_QUOTES_CHANNEL]: (payload) => watcher.watchAnnounced(decodeQuoteAnnouncements(payload)),
-      [WATCH_RESCAN_CHANNEL]: () => watcher.reloadAll(),
       [RECIPIENT_CHANGES_CHANNEL]: (localPart) => recipients.invalidate(localPart),
     },
     onMissedNotifications: (sinceMs) => {

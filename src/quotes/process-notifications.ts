@@ -11,9 +11,6 @@ export const QUOTE_UPDATES_CHANNEL = 'nutpost_quote_updates';
 /** Announces new quotes that the issuing process does not watch itself. */
 export const NEW_QUOTES_CHANNEL = 'nutpost_new_quotes';
 
-/** Announces that an import added quotes to watch. The payload is empty. */
-export const WATCH_RESCAN_CHANNEL = 'nutpost_watch_rescan';
-
 const quoteUpdateSchema = z.object({
   id: z.int(),
   pubkey: z.string(),

@@ -112,7 +112,7 @@ export class WatchCoordinator {
     }
   }
 
-  /** Reads all watched quotes again. Call it after missed notifications, or after an import. */
+  /** Reads all watched quotes again. Call it after missed notifications. */
   reloadAll(): void {
     for (const watcher of this.#watchers.values()) {
       watcher.reload();

@@ -1,5 +1,3 @@
-import { notify, transaction } from '../../database/transaction.ts';
-import { WATCH_RESCAN_CHANNEL } from '../../quotes/process-notifications.ts';
 import { recordAuditEvent } from '../../recipients/audit-store.ts';
 import { defineCommand, UsageError } from '../command.ts';
 import { formatCount, formatNumber, formatSat } from '../format.ts';
@@ -28,10 +26,6 @@ export const importNpubcashCommand = defineCommand({
     await importBlocks(run, source);
     await importUsers(run, source);
     await importQuotes(run, source);
-    if (!isDryRun) {
-      // The message has no content: all processes look for new quotes of all mints.
-      await transaction(context.db, (tx) => notify(tx, WATCH_RESCAN_CHANNEL, ['']));
-    }
     const { summary } = run;
     const proofs = await source.readProofTotals();
     const outcome = isDryRun ? 'would_be_imported' : 'imported';
