@@ -1,8 +1,6 @@
-import { z } from 'zod';
 import { type Db, notify, transaction } from '../database/transaction.ts';
 import { retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
-import { tryParseJson } from '../untrusted-text.ts';
 import { BatchWriter } from './batch-writer.ts';
 
 /** Announces that quotes in recipients' lists changed. */
@@ -11,33 +9,29 @@ export const QUOTE_UPDATES_CHANNEL = 'nutpost_quote_updates';
 /** Announces new quotes that the issuing process does not watch itself. */
 export const NEW_QUOTES_CHANNEL = 'nutpost_new_quotes';
 
-const quoteUpdateSchema = z.object({
-  id: z.int(),
-  pubkey: z.string(),
-  quoteId: z.string(),
+export interface QuoteUpdate {
+  id: number;
+  pubkey: string;
+  quoteId: string;
   /** When the payment will be listed, and the update sent (milliseconds since 1970). Null if it is already listed. */
-  listedAtMs: z.int().nullable(),
-});
-
-export type QuoteUpdate = z.infer<typeof quoteUpdateSchema>;
-
-const quoteAnnouncementSchema = z.object({
-  id: z.int(),
-  mintUrl: z.string(),
-  quoteId: z.string(),
-  createdAtMs: z.int(),
-  expiresAtMs: z.int(),
-});
+  listedAtMs: number | null;
+}
 
 /** A new quote, with its row id. Times in milliseconds since 1970. */
-export type QuoteAnnouncement = z.infer<typeof quoteAnnouncementSchema>;
+export interface QuoteAnnouncement {
+  id: number;
+  mintUrl: string;
+  quoteId: string;
+  createdAtMs: number;
+  expiresAtMs: number;
+}
 
 export function decodeQuoteUpdates(payload: string): QuoteUpdate[] {
-  return z.array(quoteUpdateSchema).safeParse(tryParseJson(payload)).data ?? [];
+  return JSON.parse(payload);
 }
 
 export function decodeQuoteAnnouncements(payload: string): QuoteAnnouncement[] {
-  return z.array(quoteAnnouncementSchema).safeParse(tryParseJson(payload)).data ?? [];
+  return JSON.parse(payload);
 }
 
 /** PostgreSQL's limit is 8,000 bytes. The longest message has fewer than 3,000. */

@@ -63,11 +63,3 @@ it.each([
   fc.assert(fc.property(fc.array<typeof longest>(anyEntry, { maxLength: 150 }), expectRoundTrip));
   expectRoundTrip(Array(100).fill(longest));
 });
-
-it.each(['', 'hello', '{}', 'null', '[["a"]]', '[[1,"a",1]]', '[{"id":"1"}]'])(
-  'decodes no entries from the malformed payload %j',
-  (payload) => {
-    expect(decodeQuoteUpdates(payload)).toEqual([]);
-    expect(decodeQuoteAnnouncements(payload)).toEqual([]);
-  },
-);
