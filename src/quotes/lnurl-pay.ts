@@ -86,21 +86,9 @@ export function chooseInvoiceDescription(
 const UNPRINTABLE_CHARACTERS = /[\s\p{Cc}\p{Cs}]+/gu;
 const VISIBLE_CHARACTER = /[^\p{Z}\p{C}\p{Default_Ignorable_Code_Point}]/u;
 
-/** Returns the beginning that fits into an invoice, or an empty text if it has no visible character. */
+/** Returns an empty text if the line has no visible character, or does not fit into an invoice. */
 function toSingleLine(text: string): string {
-  const line = truncateToMaxBytes(text.replace(UNPRINTABLE_CHARACTERS, ' ').trim()).trimEnd();
-  return VISIBLE_CHARACTER.test(line) ? line : '';
-}
-
-const GRAPHEME_SEGMENTER = new Intl.Segmenter('en', { granularity: 'grapheme' });
-
-function truncateToMaxBytes(line: string): string {
-  let truncated = '';
-  for (const { segment } of GRAPHEME_SEGMENTER.segment(line)) {
-    if (Buffer.byteLength(truncated + segment) > MAX_DESCRIPTION_BYTES) {
-      break;
-    }
-    truncated += segment;
-  }
-  return truncated;
+  const line = text.replace(UNPRINTABLE_CHARACTERS, ' ').trim();
+  const fits = Buffer.byteLength(line) <= MAX_DESCRIPTION_BYTES;
+  return fits && VISIBLE_CHARACTER.test(line) ? line : '';
 }
