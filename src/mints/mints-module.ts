@@ -3,7 +3,6 @@ import type { Db } from '../database/transaction.ts';
 import type { Logger } from '../log.ts';
 import type { Egress } from '../net/egress.ts';
 import { MINT_CONNECTION_LIMITS } from './limits.ts';
-import { MintAnomalyCounter } from './mint-anomalies.ts';
 import { MintClient } from './mint-client.ts';
 import { MintInfoCache } from './mint-info-cache.ts';
 import type { MintPolicy } from './mint-policy.ts';
@@ -34,7 +33,6 @@ export function createMintsModule(options: MintsModuleOptions) {
     policy,
     limiter,
     watchBudget: new WatchBudget(policy, monotonicMs),
-    anomalies: new MintAnomalyCounter(log),
     infoCache: new MintInfoCache({
       client: payerClient,
       loadInfo: (mintUrl) => loadMintInfo(db, mintUrl),

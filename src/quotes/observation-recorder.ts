@@ -2,7 +2,6 @@ import type { Clock } from '../clock.ts';
 import { isConstraintViolation } from '../database/errors.ts';
 import { type Db, notify, type Tx, transaction } from '../database/transaction.ts';
 import { type Logger, logMilestone } from '../log.ts';
-import type { MintAnomalyCounter } from '../mints/mint-anomalies.ts';
 import { saveIssueAfterExpiry } from '../mints/mint-store.ts';
 import {
   lockPaymentCounters,
@@ -28,7 +27,6 @@ import {
 
 export interface RecordingContext {
   db: Db;
-  anomalies: Pick<MintAnomalyCounter, 'count'>;
   zaps: {
     signReceipts: SignReceipts;
     /** Called after the commit. */
@@ -179,14 +177,11 @@ function toNotifiedChange(decision: Decision): NotifiedChange[] {
 }
 
 function logDecisions(
-  { anomalies, log }: RecordingContext,
+  { log }: RecordingContext,
   mintUrl: string,
   decisions: readonly Decision[],
 ): void {
-  for (const { quote, outcome, state, hasStateChanged, rejection, source } of decisions) {
-    if (rejection !== null) {
-      anomalies.count(mintUrl, rejection);
-    }
+  for (const { quote, outcome, state, hasStateChanged, source } of decisions) {
     const { paymentHash, pubkey, amountSat } = quote;
     const detail = { pubkey, amountSat, mintUrl, source };
     if (outcome === 'payment_received') {

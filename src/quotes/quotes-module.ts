@@ -17,19 +17,12 @@ interface QuotesOptions extends Omit<InvoiceContext, 'admission' | 'storeQuote'>
 export function createQuotesModule(options: QuotesOptions) {
   const { zaps, recordNotifications, limits, secret, ...context } = options;
   const { db, mints, clock, monotonicMs, log } = context;
-  const { anomalies, watchBudget } = mints;
+  const { watchBudget } = mints;
   const admission = new InvoiceAdmission({ db, watchBudget, limits, secret, clock, monotonicMs });
   const subscribers = new QuoteSubscribers(limits.maxSocketsPerPubkey);
   const storeQuote = createQuoteWriter(db);
   const invoiceContext: InvoiceContext = { ...context, admission, storeQuote };
-  const recordingContext: RecordingContext = {
-    db,
-    anomalies,
-    zaps,
-    recordNotifications,
-    clock,
-    log,
-  };
+  const recordingContext: RecordingContext = { db, zaps, recordNotifications, clock, log };
   return {
     invoiceContext,
     recordingContext,

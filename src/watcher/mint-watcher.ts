@@ -53,6 +53,8 @@ export class MintWatcher {
   #polling: Promise<void> | null = null;
   #pollTimer: NodeJS.Timeout | undefined;
   #recording: Promise<void> | null = null;
+  /** Reports that were rejected. */
+  #anomalyCount = 0;
   readonly #outage: OutageTracker;
   #isStopping = false;
 
@@ -237,6 +239,7 @@ export class MintWatcher {
       const recorded = await recordObservations(recording, this.mintUrl, reports);
       this.quotes.applyRecorded(reports, recorded);
       onQuotesChanged(recorded.filter(({ hasStateChanged }) => hasStateChanged));
+      this.#logAnomalies(recorded);
       this.#outage.recordSuccess();
       return true;
     } catch (error) {
@@ -250,6 +253,20 @@ export class MintWatcher {
       this.quotes.putBackReports(reports);
       this.#logFailure(error);
       return false;
+    }
+  }
+
+  /** Logs the first anomaly of the mint, and again whenever their count has doubled. */
+  #logAnomalies(recorded: readonly RecordedQuote[]): void {
+    for (const { rejection: anomaly } of recorded.filter(({ rejection }) => rejection !== null)) {
+      this.#anomalyCount += 1;
+      if (Number.isInteger(Math.log2(this.#anomalyCount))) {
+        const fields = { mintUrl: this.mintUrl, anomaly, count: this.#anomalyCount };
+        this.#context.log.warn(
+          { event: 'mint_anomaly', ...fields },
+          'ignored invalid data from a mint',
+        );
+      }
     }
   }
 

@@ -1,7 +1,6 @@
 import { beforeEach, expect, it } from 'vitest';
 import type { Tx } from '../../src/database/transaction.ts';
 import { createLogger } from '../../src/log.ts';
-import { MintAnomalyCounter } from '../../src/mints/mint-anomalies.ts';
 import type { Mints } from '../../src/mints/mints-module.ts';
 import type { SiteSemaphore } from '../../src/net/site-semaphore.ts';
 import { insertQuotes } from '../../src/quotes/quote-store.ts';
@@ -58,6 +57,26 @@ it('records payments at the operator’s mint while mints that users chose use a
   await Promise.all([userWatcher.stop(), operatorWatcher.stop()]);
 });
 
+it('logs reports of another amount each time their count has doubled', async () => {
+  const quotes = await insertUnpaidQuotes(MINT_URL, 5);
+  const lines: string[] = [];
+  const log = createLogger('warn', { write: (line) => lines.push(line) });
+  const watcher = createWatcher(MINT_URL, createSlots(), () => undefined, log);
+  const amountSat = 1_000_000;
+  await eventually(() => {
+    watcher.tick();
+    for (const { quoteId } of quotes) {
+      watcher.quotes.handleNotification({ quoteId, state: 'PAID', amountSat });
+    }
+    const logged = lines.map((line) => JSON.parse(line));
+    const common = { event: 'mint_anomaly', mintUrl: MINT_URL };
+    expect(logged.slice(0, 3)).toMatchObject(
+      [1, 2, 4].map((count) => ({ ...common, anomaly: 'amount_or_invoice_mismatch', count })),
+    );
+  });
+  await watcher.stop();
+});
+
 async function insertUnpaidQuotes(mintUrl: string, count: number) {
   const quotes = Array.from({ length: count }, () => buildUnpaidQuote(randomPubkey(), { mintUrl }));
   await insertQuotes(database.db, quotes);
@@ -70,14 +89,13 @@ function createWatcher(
   mintUrl: string,
   recordingSlots: SiteSemaphore,
   signReceipts: (pubkeys: readonly string[]) => void = () => undefined,
+  log = createLogger('silent'),
 ): MintWatcher {
-  const log = createLogger('silent');
   const context = {
     mints: createFakeMints(createMintPolicy(MINT_URL)),
     db: database.db,
     recording: {
       db: database.db,
-      anomalies: new MintAnomalyCounter(log),
       zaps: {
         signReceipts: async (
           _tx: Tx,
@@ -118,7 +136,7 @@ async function tickUntilPaid(
 function createFakeMints(policy: Mints['policy']): Mints {
   return {
     policy,
-    infoCache: { getKnown: async () => null, refresh: async () => null },
+    infoCache: { getKnown: async () => null, get: async () => null },
     limiter: { hasRefusedLately: () => false },
     pollClient: {
       checkQuotes: async (_mintUrl: string, quoteIds: readonly string[]) => ({

@@ -2,7 +2,6 @@ import { randomBytes, randomUUIDv7 } from 'node:crypto';
 import type { Database } from '../../../src/database/database.ts';
 import type { Db } from '../../../src/database/transaction.ts';
 import { createLogger } from '../../../src/log.ts';
-import { MintAnomalyCounter } from '../../../src/mints/mint-anomalies.ts';
 import type { SourcedObservation } from '../../../src/quotes/decide-observation.ts';
 import {
   type RecordingContext,
@@ -104,12 +103,11 @@ export function createObservationRecorder(
   {
     clock = Date.now,
     log = createLogger('silent'),
-    anomalies = new MintAnomalyCounter(log) as Pick<MintAnomalyCounter, 'count'>,
     zaps = null as RecordingContext['zaps'],
     recordNotifications = null as RecordingContext['recordNotifications'],
   } = {},
 ) {
-  const context = { db, anomalies, zaps, recordNotifications, clock, log };
+  const context = { db, zaps, recordNotifications, clock, log };
   return {
     record: (mintUrl: string, observations: readonly SourcedObservation[]) =>
       recordObservations(context, mintUrl, observations),
