@@ -1,35 +1,36 @@
-/** Part of the API (docs/api.md, "Handle errors"). `http/errors.ts` maps each code to a status. */
-export const ERROR_CODES = [
-  'invalid',
-  'unauthorized',
-  'payment_required',
-  'not_found',
-  'method_not_allowed',
-  'timeout',
-  'too_large',
-  'rate_limited',
-  'internal',
-  'database_unavailable',
+/** The error codes of the API (docs/api.md, "Handle errors"), and their HTTP statuses. */
+export const STATUS_BY_CODE = {
+  invalid: 400,
+  unauthorized: 401,
+  payment_required: 402,
+  not_found: 404,
+  method_not_allowed: 405,
+  timeout: 408,
+  too_large: 413,
+  rate_limited: 429,
+  internal: 500,
+  // npub.cash returns only 500. Its clients treat 503 as 500 (RFC 9110 section 15); others know that a retry helps.
+  database_unavailable: 503,
   // A server that this service depends on does not work, usually a mint.
-  'unavailable',
-  'mint_unusable',
+  unavailable: 500,
+  mint_unusable: 400,
   // The operator has limited the choice of mints.
-  'mint_not_allowed',
-  'locking_unsupported',
+  mint_not_allowed: 400,
+  locking_unsupported: 400,
   // RECIPIENTS=members.
-  'not_a_member',
-  'invitation_invalid',
-  'name_invalid',
-  'name_reserved',
-  'name_taken',
-  'name_not_for_sale',
+  not_a_member: 400,
+  invitation_invalid: 400,
+  name_invalid: 400,
+  name_reserved: 400,
+  name_taken: 409,
+  name_not_for_sale: 400,
   // The outcome of the purchase is not known yet. The client repeats the request with the same token.
-  'purchase_in_progress',
+  purchase_in_progress: 503,
   // Another purchase of this key is in progress, with another token.
-  'token_not_used',
-] as const;
+  token_not_used: 409,
+} as const;
 
-export type ErrorCode = (typeof ERROR_CODES)[number];
+export type ErrorCode = keyof typeof STATUS_BY_CODE;
 
 /** Fails a request. The client receives the code and the message. */
 export class RequestError extends Error {

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { negotiate } from '@fastify/accept-negotiator';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { z } from 'zod';
-import { type ErrorCode, RequestError } from '../errors.ts';
+import { type ErrorCode, RequestError, STATUS_BY_CODE } from '../errors.ts';
 import { redact } from '../redaction.ts';
 import { normaliseRequestPath, recordRoutedPaths, replaceNotFoundError } from './routed-paths.ts';
 import type { apiError, lnurlError } from './schemas.ts';
@@ -140,32 +140,6 @@ function classifyError(error: unknown): ClassifiedError {
   const message = `The server could not complete the request. (id: ${errorId})`;
   return { code: 'internal', status: 500, message, errorId, retryAfterSeconds: null };
 }
-
-const STATUS_BY_CODE: Record<ErrorCode, number> = {
-  invalid: 400,
-  unauthorized: 401,
-  payment_required: 402,
-  not_found: 404,
-  method_not_allowed: 405,
-  timeout: 408,
-  too_large: 413,
-  rate_limited: 429,
-  internal: 500,
-  unavailable: 500,
-  mint_unusable: 400,
-  mint_not_allowed: 400,
-  locking_unsupported: 400,
-  not_a_member: 400,
-  invitation_invalid: 400,
-  name_invalid: 400,
-  name_reserved: 400,
-  name_taken: 409,
-  name_not_for_sale: 400,
-  token_not_used: 409,
-  // npub.cash returns only 500. Its clients treat 503 as 500 (RFC 9110 section 15); others know that a retry helps.
-  database_unavailable: 503,
-  purchase_in_progress: 503,
-};
 
 /** Fastify's own statuses for these errors, 414 and 415, are not part of the API. */
 const ERRORS_REPORTED_AS_400 = ['FST_ERR_MAX_PARAM_LENGTH', 'FST_ERR_CTP_INVALID_MEDIA_TYPE'];

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { ERROR_CODES } from '../errors.ts';
+import { type ErrorCode, STATUS_BY_CODE } from '../errors.ts';
 import type { Recipient } from '../recipients/recipient-directory.ts';
 
 export function queryInteger(min: number, max: number = Number.MAX_SAFE_INTEGER) {
@@ -54,7 +54,9 @@ export function renderUser({ pubkey, name, mintUrl, lockQuotes, isMember }: Reci
 export const apiError = z
   .object({
     error: z.literal(true),
-    code: z.enum(ERROR_CODES).describe('For programs. Later versions may add codes.'),
+    code: z
+      .enum(Object.keys(STATUS_BY_CODE) as ErrorCode[])
+      .describe('For programs. Later versions may add codes.'),
     message: z.string().describe('For people; the wording may change.'),
   })
   .meta({ id: 'ApiError', description: 'An error of the API or of a name lookup.' });
