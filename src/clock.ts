@@ -5,3 +5,8 @@ export type Clock = () => number;
 export function toUnixSeconds(ms: number): number {
   return Math.floor(ms / 1000);
 }
+
+/** Like {@link toUnixSeconds}; undefined, which JSON omits, without a time. */
+export function toOptionalUnixSeconds(ms: number | null | undefined): number | undefined {
+  return ms == null ? undefined : toUnixSeconds(ms);
+}

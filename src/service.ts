@@ -17,7 +17,7 @@ import { listen } from './http/server.ts';
 import { createFiatRates } from './http/web/fiat-rates.ts';
 import { translateMessage } from './http/web/page-language.ts';
 import { createLogDestination, createLogger, type Logger, RecentErrors } from './log.ts';
-import { createMaintenanceJob } from './maintenance.ts';
+import { createAuditLogJob, createMaintenanceJob } from './maintenance.ts';
 import { readDatabaseCounts } from './metrics/database-counts-store.ts';
 import { Metrics } from './metrics/metrics.ts';
 import { startMetricsServer } from './metrics/metrics-server.ts';
@@ -40,12 +40,13 @@ import {
   QUOTE_UPDATES_CHANNEL,
 } from './quotes/process-notifications.ts';
 import { createQuotesModule } from './quotes/quotes-module.ts';
-import { createAuditLogJob } from './recipients/audit-log.ts';
+
 import {
   ALL_RECIPIENTS,
   RECIPIENT_CHANGES_CHANNEL,
   RecipientDirectory,
 } from './recipients/recipient-directory.ts';
+
 import { shutDown } from './shutdown.ts';
 import { createTreasurySealer, createUsernamesModule } from './usernames/usernames-module.ts';
 import { VERSION } from './version.ts';

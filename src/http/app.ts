@@ -1,10 +1,9 @@
 import { infoRoutes } from './api/info.ts';
-import { membershipRoutes } from './api/membership.ts';
 import { notificationRoutes } from './api/notifications.ts';
 import { operatorRoutes } from './api/operator.ts';
 import { QuoteSocketServer, type QuoteSocketTiming } from './api/quote-socket-server.ts';
 import { quoteRoutes } from './api/quotes.ts';
-import { tokenRoutes, userRoutes } from './api/user.ts';
+import { membershipRoutes, tokenRoutes, userRoutes } from './api/user.ts';
 import { nameRoutes, usernameRoutes } from './api/username.ts';
 import { Authenticator } from './authenticator.ts';
 import type { RequestObserver } from './common-hooks.ts';

@@ -10,7 +10,6 @@ import { addQuoteEvents, type ReceiptRefusal } from '../quotes/quote-event-store
 import { computeReceiptCreatedAtMs } from '../quotes/quote-state.ts';
 import { tryParseJson } from '../untrusted-text.ts';
 import { HOUR_MS, MAX_RECEIPT_DELAY_MS } from './limits.ts';
-import { extractReceiptRelays } from './receipt-relays.ts';
 import {
   addZapReceipts,
   countReceiptsSince,
@@ -18,6 +17,7 @@ import {
   findZapRequests,
   type NewZapReceipt,
 } from './zap-receipt-store.ts';
+import { extractReceiptRelays } from './zap-request.ts';
 
 interface ReceiptContext {
   signer: EventSigner;

@@ -1,7 +1,9 @@
 import type { Event } from 'nostr-tools';
-import { nostrEventSchema, tagValues } from '../nostr/event-schema.ts';
+import { KeyedCounter } from '../keyed-counter.ts';
+import { nostrEventSchema, type Tags, tagValues } from '../nostr/event-schema.ts';
+import { normaliseRelayUrl } from '../relays/relay-url.ts';
 import { decodeQueryValueCandidates, tryParseJson } from '../untrusted-text.ts';
-import { ZAP_REQUEST_LIMITS } from './limits.ts';
+import { RECEIPT_RELAY_LIMITS, ZAP_REQUEST_LIMITS } from './limits.ts';
 
 export interface ZapRequestRules {
   recipient: string;
@@ -127,6 +129,26 @@ function jsonByteLength(text: string): number {
 
 function rejected(violation: string): ZapRequestResult {
   return { outcome: 'rejected', reason: `The zap request ${violation}.` };
+}
+
+/** Returns the usable relays of a zap request. If private networks are allowed, each port of a host counts as a host. */
+export function extractReceiptRelays(
+  tags: Tags,
+  options: { allowPrivateNetworks: boolean },
+): string[] {
+  const [, ...listed] = tags.find(([name]) => name === 'relays') ?? [];
+  const relays = listed
+    .slice(0, RECEIPT_RELAY_LIMITS.maxListed)
+    .flatMap((relay) => normaliseRelayUrl(relay, options) ?? []);
+  const relaysByHost = new KeyedCounter();
+  return [...new Set(relays)]
+    .filter((relay) => {
+      const { host, hostname } = new URL(relay);
+      const hostKey = options.allowPrivateNetworks ? host : hostname;
+      relaysByHost.increment(hostKey);
+      return relaysByHost.get(hostKey) <= RECEIPT_RELAY_LIMITS.maxPerHost;
+    })
+    .slice(0, RECEIPT_RELAY_LIMITS.max);
 }
 
 /** An encoded opening brace, perhaps after whitespace, which may be encoded, too. */

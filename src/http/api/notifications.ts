@@ -1,6 +1,6 @@
 import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import { toUnixSeconds } from '../../clock.ts';
+import { toOptionalUnixSeconds, toUnixSeconds } from '../../clock.ts';
 import { listChannels, type NotificationChannel } from '../../notifications/channel-store.ts';
 import type { NotificationContext } from '../../notifications/notification-context.ts';
 import { replaceChannels, sendTestMessage } from '../../notifications/notification-settings.ts';
@@ -166,18 +166,16 @@ function renderChannel(
   channel: NotificationChannel,
   secret?: string,
 ): z.infer<typeof channelSchema> {
-  const toSeconds = (timeMs: number | null) =>
-    timeMs === null ? undefined : toUnixSeconds(timeMs);
   return {
     id: channel.id,
     kind: channel.kind,
     site: channel.site ?? undefined,
     minAmount: channel.minAmountSat,
     createdAt: toUnixSeconds(channel.createdAtMs),
-    sentAt: toSeconds(channel.lastSentAtMs),
-    failingSince: toSeconds(channel.failingSinceMs),
+    sentAt: toOptionalUnixSeconds(channel.lastSentAtMs),
+    failingSince: toOptionalUnixSeconds(channel.failingSinceMs),
     problem: channel.lastError ?? undefined,
-    disabledAt: toSeconds(channel.disabledAtMs),
+    disabledAt: toOptionalUnixSeconds(channel.disabledAtMs),
     secret,
   };
 }

@@ -1,6 +1,6 @@
 import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
 import { z } from 'zod';
-import { toUnixSeconds } from '../../clock.ts';
+import { toOptionalUnixSeconds, toUnixSeconds } from '../../clock.ts';
 import { isQuoteId, MAX_QUOTE_ID_LENGTH } from '../../mints/quote-responses.ts';
 import {
   findListedQuotes,
@@ -193,7 +193,7 @@ export const quoteRoutes: Routes = async (app, { db, clock }) => {
         payments: sums.waitingPayments,
         amount: sums.waitingAmountSat,
         locked: sums.waitingLocked,
-        collectBy: toOptionalSeconds(sums.collectByMs),
+        collectBy: toOptionalUnixSeconds(sums.collectByMs),
       },
       complete: sums.payments === sums.total,
     });
@@ -205,7 +205,7 @@ function renderQuote(quote: ListedQuote): z.infer<typeof quoteSchema> {
     createdAt: toUnixSeconds(quote.createdAtMs),
     paidAt: toUnixSeconds(quote.paidAtMs),
     expiresAt: toUnixSeconds(quote.expiresAtMs),
-    collectBy: toOptionalSeconds(quote.collectByMs),
+    collectBy: toOptionalUnixSeconds(quote.collectByMs),
     mintUrl: quote.mintUrl,
     quoteId: quote.quoteId,
     request: quote.request,
@@ -216,8 +216,4 @@ function renderQuote(quote: ListedQuote): z.infer<typeof quoteSchema> {
     comment: quote.comment ?? undefined,
     tag: quote.tag ?? undefined,
   };
-}
-
-function toOptionalSeconds(ms: number | null): number | undefined {
-  return ms === null ? undefined : toUnixSeconds(ms);
 }

@@ -1,9 +1,10 @@
 import { z } from 'zod';
-import { toUnixSeconds } from '../../clock.ts';
+import { toOptionalUnixSeconds, toUnixSeconds } from '../../clock.ts';
 import type { Db } from '../../database/transaction.ts';
 import type { MintInfo } from '../../mints/mint-info.ts';
 import { findMintHealth } from '../../mints/mint-store.ts';
 import { listLocalParts } from '../../recipients/lightning-address.ts';
+import { redeemInvitation } from '../../recipients/member-store.ts';
 import {
   MINT_PROBLEMS,
   previewMint,
@@ -181,8 +182,6 @@ async function describeMint(
   info: MintInfo | null,
 ): Promise<z.infer<typeof mintSchema>> {
   const health = await findMintHealth(db, url);
-  const toSeconds = (timeMs: number | null | undefined) =>
-    timeMs == null ? undefined : toUnixSeconds(timeMs);
   return {
     url,
     name: info?.name ?? undefined,
@@ -190,7 +189,30 @@ async function describeMint(
     supportsLocking: info?.supportsLocking,
     minAmount: info?.minAmountSat ?? undefined,
     maxAmount: info?.maxAmountSat ?? undefined,
-    answeredAt: toSeconds(health?.answeredAtMs),
-    failingSince: toSeconds(health?.failingSinceMs),
+    answeredAt: toOptionalUnixSeconds(health?.answeredAtMs),
+    failingSince: toOptionalUnixSeconds(health?.failingSinceMs),
   };
 }
+
+const redeemSchema = {
+  operationId: 'redeemInvitation',
+  summary: 'Become a member with an invitation',
+  description:
+    'Only on a server for members, where other users cannot be paid. A code can be used once; the request can be ' +
+    'repeated.',
+  body: jsonBody({ code: z.string({ error: 'must be a string' }).max(100) }),
+  response: { 200: userResponse, ...apiErrors(400, 401, 404, 413, 500, 503) },
+};
+
+/** Registered only if the service is for members. */
+export const membershipRoutes: Routes = async (app, { db, recipients, clock }) => {
+  const config = { rateLimitCategory: 'settingChanges' } as const;
+  app.post(
+    '/api/v2/user/membership',
+    { schema: redeemSchema, config },
+    async ({ pubkey, body }) => {
+      await redeemInvitation(db, pubkey, body.code, clock());
+      return renderUser(await recipients.getByPubkey(pubkey));
+    },
+  );
+};

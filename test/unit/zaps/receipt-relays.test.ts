@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { extractReceiptRelays } from '../../../src/zaps/receipt-relays.ts';
+import { extractReceiptRelays } from '../../../src/zaps/zap-request.ts';
 
 it.each<[string, string[], string[]]>([
   [
