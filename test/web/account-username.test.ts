@@ -129,7 +129,7 @@ it('keeps the token in its field after each refusal', async () => {
   await assignUsername(environment.database, environment.newWallet().pubkey, 'wanted');
   const token = await payer.mintToken(PRICE_SAT);
   await pay(page, token);
-  await waitForAlert('This name belongs to somebody else.');
+  await waitForAlert('This name is taken.');
   expect(await tokenField.inputValue()).toBe(token);
   expect(await payer.fetchTokenState(token)).toBe('UNSPENT');
 });

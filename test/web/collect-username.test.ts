@@ -289,12 +289,12 @@ it('buys a name with collected ecash, which stays if the name is taken meanwhile
   const route = await sent;
   await assignUsername(environment.database, environment.newWallet().pubkey, 'carol');
   await route.continue();
-  await buying(page).getByText('This name belongs to somebody else.').waitFor();
+  await buying(page).getByText('This name is taken.').waitFor();
   await buying(page).getByRole('link', { name: 'Choose another name' }).waitFor();
   expect(await tokens(page).getByText('21 sats').count()).toBe(1);
   await inspectPage(page, 'collect-username-taken');
   await button(page, 'Buy').click();
-  await buying(page).getByText('belongs to somebody else').waitFor();
+  await buying(page).getByText('This name is taken').waitFor();
 
   // The mint’s fee for the exchange was 1 sat.
   await balance(page).getByText('78 sats').waitFor();

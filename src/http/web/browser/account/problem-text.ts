@@ -9,14 +9,15 @@ import { ApiError } from './api-client.ts';
 /** What codes of the API mean, if they say enough. The messages of the API are in English, and for programs too. */
 export type CodeTexts = { readonly [code in ErrorCode]?: TextKey };
 
-const TEXTS: CodeTexts = {
+export const API_TEXTS: CodeTexts = {
   locking_unsupported: 'account.lockingUnsupported',
   mint_not_allowed: 'account.mintNotAllowed',
+  mint_unusable: 'account.mintUnavailable',
   not_a_member: 'account.membersOnly',
   invitation_invalid: 'account.invitationInvalid',
   name_invalid: 'account.nameInvalid',
   name_reserved: 'account.nameReserved',
-  name_taken: 'account.nameOfOther',
+  name_taken: 'account.nameTaken',
   name_not_for_sale: 'account.namesNotForSale',
   // For these, the page adds when to try again.
   database_unavailable: 'account.serverProblem',
@@ -39,14 +40,10 @@ export function describeProblem(error: unknown, actionTexts: CodeTexts = {}): st
   if (actionText) {
     return t(actionText, { reason: message });
   }
-  const text = code && TEXTS[code];
+  const text = code && API_TEXTS[code];
   const problem = text ? t(text) : t('account.serverSays', { reason: message });
   if (code === 'unauthorized') {
     return isClockWrong(error) ? t('account.wrongClock') : t('account.signInAgain', { problem });
-  }
-  // Rare, because the page has shown a preview of the mint.
-  if (code === 'mint_unusable') {
-    return t('account.mintNotSaved', { problem: t('account.mintUnavailable') });
   }
   if (status === 429) {
     const seconds = readRetryAfterMs(headers, DEFAULT_RETRY_SECONDS) / 1_000;

@@ -3,6 +3,7 @@ import { CopyableText, Section } from '../../elements.ts';
 import { link, rich, t } from '../translator.ts';
 import type { ApiClient, Session } from './api-client.ts';
 import { FieldForm, Problem, Status, useAction, useLoaded } from './elements.tsx';
+import { API_TEXTS } from './problem-text.ts';
 import {
   describeSuccess,
   readNameInLink,
@@ -97,12 +98,7 @@ function UsernameForm(props: UsernameProps & { priceSat: number }) {
   );
 }
 
-const UNAVAILABLE_TEXTS = {
-  invalid: 'account.nameInvalid',
-  reserved: 'account.nameReserved',
-  taken: 'account.nameTaken',
-  not_for_sale: 'account.namesNotForSale',
-} as const;
+type UnavailableReason = 'invalid' | 'reserved' | 'taken' | 'not_for_sale';
 
 async function checkName(
   api: ApiClient,
@@ -119,7 +115,7 @@ async function checkName(
   // While the user types, each further character aborts the signal.
   await new Promise((resolve) => setTimeout(resolve, 300));
   signal.throwIfAborted();
-  const { data } = await api.request<{ name?: string; reason?: keyof typeof UNAVAILABLE_TEXTS }>(
+  const { data } = await api.request<{ name?: string; reason?: UnavailableReason }>(
     `/api/v2/names/${encodeURIComponent(name)}`,
   );
   return data.reason === undefined
@@ -127,5 +123,5 @@ async function checkName(
         state: 'available',
         text: t('account.nameAvailable', { address: `${data.name}@${location.host}` }),
       }
-    : { state: 'unavailable', text: t(UNAVAILABLE_TEXTS[data.reason]) };
+    : { state: 'unavailable', text: t(API_TEXTS[`name_${data.reason}`] ?? 'account.nameInvalid') };
 }

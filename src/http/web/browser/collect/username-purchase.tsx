@@ -2,6 +2,7 @@ import type { VNode } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { InvoiceActions, Section } from '../../elements.ts';
 import type { User } from '../account/api-client.ts';
+import { useNowMs } from '../account/collect-within.tsx';
 import { Problem, Status, useAction, useLoaded } from '../account/elements.tsx';
 import { announceUser } from '../account/tabs.ts';
 import type { AccountSession } from '../account/use-session.ts';
@@ -25,9 +26,6 @@ import { OtherWallet } from './other-wallet.tsx';
 import { useFocusAfterRemoval } from './use-focus-after-removal.ts';
 import type { WalletState } from './use-wallet.ts';
 
-/** `setTimeout` cannot wait for longer: it would not wait at all (HTML). */
-const MAX_TIMEOUT_MS = 2 ** 31 - 1;
-
 interface Info {
   features: { username: { payment?: { amount: number; mints: string[] } } };
 }
@@ -41,6 +39,8 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
   const { amount: priceSat = 0, mints: [mintUrl = ''] = [] } = terms ?? {};
   const { tokens, invoices } = wallet;
   useFocusAfterRemoval();
+  // The invoice may expire.
+  useNowMs();
   const nameInLink = readNameInLink();
   /** Stays when the token is spent, and with it the outcome. */
   const shownName = useRef(parseName(nameInLink));
@@ -112,16 +112,6 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
       void run('ecash');
     }
   }, [token?.id]);
-
-  const [, setExpiredId] = useState('');
-  useEffect(() => {
-    if (invoice === undefined) {
-      return undefined;
-    }
-    const leftMs = (invoice.invoice?.expiresAtMs ?? 0) - Date.now();
-    const timer = setTimeout(() => setExpiredId(invoice.id), Math.min(leftMs, MAX_TIMEOUT_MS));
-    return () => clearTimeout(timer);
-  }, [invoice?.id]);
 
   if (name === '' && nameInLink !== '') {
     return (

@@ -18,7 +18,7 @@ it.each([
   [
     'a taken name',
     new ApiError(409, 'name_taken', 'For programs.', new Headers()),
-    'This name belongs to somebody else. Choose another name.',
+    'This name is taken. If you gave it up a short time ago, you can still take it back free of charge.',
   ],
   [
     'a purchase in progress',
