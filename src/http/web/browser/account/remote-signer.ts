@@ -107,7 +107,8 @@ function openPool(secretKey: Uint8Array, signal: AbortSignal): SimplePool {
   document.addEventListener('visibilitychange', () => document.hidden || pool.queryAgain(), {
     signal,
   });
-  signal.addEventListener('abort', () => pool.destroy());
+  // The library needs the connections until it has sent that subscriptions are closed.
+  signal.addEventListener('abort', () => setTimeout(() => pool.destroy(), 0));
   return pool;
 }
 
@@ -144,21 +145,12 @@ class SignerPool extends SimplePool {
         params.onclose?.(closes);
       }
     };
-    return super.subscribe(relays, newFilter, { ...params, onauth: this.#onauth, onclose });
+    const options = { ...params, onauth: this.#onauth, onclose, abort: this.#signal };
+    return super.subscribe(relays, newFilter, options);
   }
 
   override publish(...[relays, event]: Parameters<SimplePool['publish']>) {
     return super.publish(relays, event, { onauth: this.#onauth });
-  }
-
-  override destroy(): void {
-    for (const { openSubs } of this.relays.values()) {
-      for (const subscription of openSubs.values()) {
-        subscription.close();
-      }
-    }
-    // The library needs the connections until it has sent that subscriptions are closed.
-    setTimeout(() => super.destroy(), 0);
   }
 
   queryAgain(): void {
