@@ -3,6 +3,7 @@ import { html } from 'htm/preact';
 import type { ComponentChildren, VNode } from 'preact';
 import { useId } from 'preact/hooks';
 import { encodeQR } from 'qr';
+import type { Translator } from './translation.ts';
 
 // Elements of the server's pages and of the account page, which runs in the browser.
 
@@ -74,26 +75,24 @@ export function CopyableText({ id, text, label, children }: CopyableTextProps) {
 
 interface InvoiceActionsProps {
   request: string;
-  openLabel: string;
-  copyLabel: string;
-  qrLabel: string;
+  t: Translator['t'];
   /** Further ways to pay, and their problems. */
   children?: ComponentChildren;
 }
 
 /** The ways to pay a Lightning invoice: on the device first, then with another one. Like {@link CopyableText}, it can be copied. */
 export function InvoiceActions(props: InvoiceActionsProps) {
-  const { request, openLabel, copyLabel, qrLabel, children } = props;
+  const { request, t, children } = props;
   const uri = `lightning:${request.toUpperCase()}`;
   return html`
     <div class="invoice-actions">
-      <a class="button" href=${uri}>${openLabel}</a>
+      <a class="button" href=${uri}>${t('invoice.openInWallet')}</a>
       <button type="button" class="secondary" data-copy hidden=${!('clipboard' in navigator)}>
-        ${copyLabel}
+        ${t('invoice.copy')}
       </button>
       <span role="status" class="visually-hidden"></span>
       ${children}
-      <${QrCode} text=${uri} label=${qrLabel} />
+      <${QrCode} text=${uri} label=${t('invoice.qrCode')} />
       <code id="request">${request}</code>
     </div>
   `;

@@ -130,12 +130,7 @@ function describeEntered(
 function WaitingInvoice({ request, language }: { request: string; language: PageLanguage }) {
   const { t } = language;
   return html`
-    <${InvoiceActions}
-      request=${request}
-      openLabel=${t('pay.openInWallet')}
-      copyLabel=${t('invoice.copy')}
-      qrLabel=${t('invoice.qrCode')}
-    >
+    <${InvoiceActions} request=${request} t=${t}>
       <button type="button" id="webln-button" class="secondary" hidden>${t('invoice.payInBrowser')}</button>
       <p id="webln-problem" class="problem" role="alert" hidden></p>
     <//>

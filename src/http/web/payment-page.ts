@@ -103,7 +103,7 @@ export function paymentPage(language: PageLanguage, payee: Payee, form: PaymentF
             label=${t('pay.qrCode', { address })}
           />
           <${CopyableText} id="address" text=${address} label=${t('pay.copyAddress')}>
-            <a class="button secondary" href=${buildLnurlUri(origin, localPart)}>${t('pay.openInWallet')}</a>
+            <a class="button secondary" href=${buildLnurlUri(origin, localPart)}>${t('invoice.openInWallet')}</a>
           <//>
         <//>
       </div>

@@ -116,13 +116,9 @@ async function subscribe(webPushKey: string): Promise<PushSubscription> {
     await navigator.serviceWorker.register('/service-worker.js');
     const { pushManager } = await navigator.serviceWorker.ready;
     const options = { userVisibleOnly: true, applicationServerKey: webPushKey };
-    return await pushManager.subscribe(options).catch(async (error: Error) => {
-      const previous = await pushManager.getSubscription();
-      if (error.name !== 'InvalidStateError' || previous === null) {
-        throw error;
-      }
-      // The key of the server has changed.
-      await previous.unsubscribe();
+    return await pushManager.subscribe(options).catch(async () => {
+      // The key of the server may have changed.
+      await (await pushManager.getSubscription())?.unsubscribe();
       return await pushManager.subscribe(options);
     });
   } catch {

@@ -315,7 +315,7 @@ function TokenItem({ token, isDisabled, onTakeBack }: TokenItemProps) {
       <CopyableText text={text} label={t('account.copyToken')} />
       <p class="row">
         <a class="button secondary" href={`cashu:${text}`}>
-          {t('collect.openInWallet')}
+          {t('invoice.openInWallet')}
         </a>
         {'share' in navigator && (
           <Button onClick={() => void navigator.share({ text }).catch(() => undefined)}>

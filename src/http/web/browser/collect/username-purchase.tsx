@@ -180,12 +180,7 @@ function Invoice({ invoice, price }: Partial<Holding> & { price: VNode }) {
   return (
     <>
       <p>{rich('collect.payInvoice', { price })}</p>
-      <InvoiceActions
-        request={request}
-        openLabel={t('collect.openInWallet')}
-        copyLabel={t('invoice.copy')}
-        qrLabel={t('invoice.qrCode')}
-      />
+      <InvoiceActions request={request} t={t} />
       <p class="hint">{t('collect.invoiceExpires', { time: formatTime(expiresAtMs) })}</p>
     </>
   );
