@@ -1,5 +1,6 @@
 import type { FastifyReply } from 'fastify';
 import { html } from 'htm/preact';
+import type { ErrorCode } from '../../errors.ts';
 import type { PageError } from '../errors.ts';
 import { type Page, type Site, sendPage } from './layout.ts';
 import type { PageLanguage } from './page-language.ts';
@@ -57,25 +58,17 @@ export function freeNamePage(
   };
 }
 
+const TEXTS: { readonly [code in ErrorCode]?: TextKey } = {
+  not_found: 'error.notFoundText',
+  rate_limited: 'problem.rateLimited',
+  unavailable: 'problem.mint',
+  database_unavailable: 'problem.server',
+  internal: 'problem.internal',
+};
+
 /** Describes an error of the API in the language of a page. Its own message is always in English. */
-export function describeForPeople({
-  code,
-  message,
-  retryAfterSeconds,
-  errorId,
-}: PageError): Message {
-  switch (code) {
-    case 'not_found':
-      return { key: 'error.notFoundText' };
-    case 'rate_limited':
-      return { key: 'problem.rateLimited', values: { seconds: retryAfterSeconds ?? 1 } };
-    case 'unavailable':
-      return { key: 'problem.mint' };
-    case 'database_unavailable':
-      return { key: 'problem.server' };
-    case 'internal':
-      return { key: 'problem.internal', values: { id: errorId ?? '' } };
-    default:
-      return { key: 'problem.other', values: { message } };
-  }
+export function describeForPeople(error: PageError): Message {
+  const { code, message, retryAfterSeconds, errorId } = error;
+  const values = { message, seconds: retryAfterSeconds ?? 1, id: errorId ?? '' };
+  return { key: TEXTS[code] ?? 'problem.other', values };
 }

@@ -1,4 +1,3 @@
-import { RequestError } from '../../errors.ts';
 import { validateComment } from '../../quotes/lnurl-pay.ts';
 import { type FiatRate, type SatRange, validateAmount } from './amount.ts';
 import { containsSecretKey } from './secret-key.ts';
@@ -31,13 +30,14 @@ export function validatePayment(
   rates: readonly FiatRate[] = [],
 ): Payment | FormProblem[] {
   const amountSat = validateAmount(input.amount, range, input.unit, rates);
-  const comment = parseComment(normalizeLineBreaks(input.comment), maxCommentLength);
-  if (typeof amountSat === 'number' && 'text' in comment) {
-    return { amountSat, comment: comment.text };
+  const comment = normalizeLineBreaks(input.comment);
+  const commentProblem = findCommentProblem(comment, maxCommentLength);
+  if (typeof amountSat === 'number' && commentProblem === null) {
+    return { amountSat, comment: validateComment(comment, maxCommentLength) };
   }
   return [
     ...(typeof amountSat === 'number' ? [] : [{ field: 'amount', message: amountSat } as const]),
-    ...('text' in comment ? [] : [{ field: 'comment', message: comment.problem } as const]),
+    ...(commentProblem === null ? [] : [{ field: 'comment', message: commentProblem } as const]),
   ];
 }
 
@@ -57,26 +57,12 @@ export function findLinkProblems(
   return Array.isArray(result) ? result.filter(({ field }) => field && input[field] !== '') : [];
 }
 
-function parseComment(
-  comment: string,
-  maxLength: number,
-): { text: string | null } | { problem: Message } {
+function findCommentProblem(comment: string, maxLength: number): Message | null {
   if (containsSecretKey(comment)) {
-    return { problem: { key: 'script.common.secretKey' } };
+    return { key: 'script.common.secretKey' };
   }
-  try {
-    return { text: validateComment(comment, maxLength) };
-  } catch (error) {
-    if (!(error instanceof RequestError)) {
-      throw error;
-    }
-    const isTooLong = [...comment].length > maxLength;
-    return {
-      problem: isTooLong
-        ? { key: 'pay.commentTooLong', values: { count: maxLength } }
-        : { key: 'pay.commentInvalid' },
-    };
-  }
+  const isTooLong = maxLength > 0 && [...comment].length > maxLength;
+  return isTooLong ? { key: 'pay.commentTooLong', values: { count: maxLength } } : null;
 }
 
 /** Browsers send a line break of a text area as CRLF, and count it as one character. */
