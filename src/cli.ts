@@ -57,6 +57,7 @@ ${JSON_HINT}
 `;
 
 const [commandName = 'serve', ...args] = process.argv.slice(2);
+process.stdout.on('error', exitWithOutputError);
 await dispatch(commandName).catch(exitWithError);
 
 async function dispatch(command: string): Promise<void> {
@@ -143,8 +144,6 @@ async function demo({ keep, port }: { keep: boolean; port: number | null }): Pro
 }
 
 function printResult({ stdout, stderr, exitCode }: CommandResult): void {
-  const { signal } = new ProcessIo(process);
-  signal.addEventListener('abort', () => exitWithError(signal.reason));
   process.stdout.write(stdout);
   process.stderr.write(stderr);
   process.exitCode = exitCode;
@@ -172,6 +171,12 @@ function onStopSignal(stop: () => Promise<void>): void {
   };
   process.on('SIGTERM', onSignal);
   process.on('SIGINT', onSignal);
+}
+
+/** The database rolls back what the command has not committed. */
+function exitWithOutputError({ code, message }: NodeJS.ErrnoException): void {
+  const problem = code === 'EPIPE' ? 'was closed' : `could not be written (${message})`;
+  exitWithError(new OperatorError(`Standard output ${problem} before the command finished.`));
 }
 
 function exitWithError(error: unknown): void {

@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { expect, it } from 'vitest';
 import { createDataDir } from '../helpers/database/test-database.ts';
 import { NutpostProcess, runNutpostCommand } from '../helpers/service/nutpost-process.ts';
@@ -48,4 +49,11 @@ it('reports standard output that is closed, without an exception', async () => {
     signal: null,
     stderr: 'Standard output was closed before the command finished.\n',
   });
+});
+
+it('reports standard output whose disk is full', () => {
+  const program = `exec ${process.execPath} bin/nutpost.js --help > /dev/full`;
+  const { status, stderr } = spawnSync('sh', ['-c', program], { encoding: 'utf8' });
+  expect(status).toBe(1);
+  expect(stderr).toMatch(/^Standard output could not be written \(ENOSPC: .+\) before the command/);
 });

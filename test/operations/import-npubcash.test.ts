@@ -281,7 +281,7 @@ it('rejects an unreachable server, a database of another program, and an argumen
 class InterruptingTerminal extends FakeTerminal {
   override reportProgress(line: string): void {
     if (/^\d.* quotes/.test(line) && parseCount(line.split(' ')[0]) >= 1_000) {
-      this.abort();
+      throw new Error('interrupted');
     }
   }
 }

@@ -213,7 +213,6 @@ export class Operator {
         {
           stdin: null,
           write: unused,
-          signal: new AbortController().signal,
           reportProgress: () => undefined,
           ...io,
         },

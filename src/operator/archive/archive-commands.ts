@@ -118,7 +118,6 @@ async function insertRows(
   const columnsOf = await loadArchiveColumns(tx);
   let importedCount = 0;
   for await (const { table, rows } of readBatches(lines, header)) {
-    io.signal.throwIfAborted();
     const rejection = await insertArchiveRows(tx, table, columnsOf(table), rows);
     importedCount += rows.length;
     if (rejection !== null) {

@@ -33,7 +33,6 @@ export class ImportRun {
   /** Runs `work` in a transaction, which a dry run rolls back. Then prints the skipped rows. */
   async transaction(work: (tx: Tx) => Promise<void>): Promise<void> {
     const { db, io, isDryRun, printsRows } = this.options;
-    io.signal.throwIfAborted();
     await tryTransaction(db, async (tx) => {
       await work(tx);
       return !isDryRun;

@@ -103,7 +103,6 @@ async function runOrExplain(argv: readonly string[], context: CommandContext) {
 /** None of the commands reads or writes more than its result. */
 const NO_IO: CommandIo = {
   stdin: null,
-  signal: new AbortController().signal,
   write: async () => undefined,
   reportProgress: () => undefined,
 };

@@ -4,19 +4,10 @@ export class FakeTerminal implements CommandIo {
   output = '';
   readonly progressLines: string[] = [];
   readonly stdin: AsyncIterable<Uint8Array> | null;
-  readonly #abortController = new AbortController();
 
   /** @param input the content of standard input; undefined if standard input is a keyboard */
   constructor(input?: string | AsyncIterable<Uint8Array>) {
     this.stdin = typeof input === 'string' ? streamText(input) : (input ?? null);
-  }
-
-  get signal(): AbortSignal {
-    return this.#abortController.signal;
-  }
-
-  abort(): void {
-    this.#abortController.abort();
   }
 
   async write(text: string): Promise<void> {
