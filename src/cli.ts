@@ -1,6 +1,6 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { type Config, ConfigError, isRunByNpm, readCommandConfig, readConfig } from './config.ts';
+import { type Config, isRunByNpm, readCommandConfig, readConfig } from './config.ts';
 import { openDatabase } from './database/database.ts';
 import { DatabaseUnavailableError, OperatorError, rootCauseMessage } from './errors.ts';
 import { formatErrorForTerminal } from './log.ts';
@@ -151,21 +151,18 @@ function printResult({ stdout, stderr, exitCode }: CommandResult): void {
 
 /** Calls `stop` on the first SIGTERM or SIGINT. Exits when it has finished, after 15 s, or on the second signal. */
 function onStopSignal(stop: () => Promise<void>): void {
-  let stoppingSinceMs: number | null = null;
+  let isStopping = false;
   const onSignal = () => {
-    if (stoppingSinceMs === null) {
-      stoppingSinceMs = performance.now();
+    if (!isStopping) {
+      isStopping = true;
       // The longest STOP_DELAY_SECONDS and the deadlines of all stages together (ADR 21).
       setTimeout(() => {
         process.stderr.write('The shutdown took more than 15 s: exiting immediately.\n');
         process.exit(1);
       }, 15_000).unref();
       stop().then(() => process.exit(0), exitWithError);
-      return;
-    }
-    // After Ctrl-C, npm forwards the signal that the terminal has also sent to this process.
-    const isForwardedByNpm = isRunByNpm() && performance.now() - stoppingSinceMs < 300;
-    if (!isForwardedByNpm) {
+    } else if (!isRunByNpm()) {
+      // After Ctrl-C, npm forwards the signal that the terminal has also sent to this process.
       process.exit(1);
     }
   };
@@ -184,24 +181,12 @@ function exitWithError(error: unknown): void {
     printResult(error.result);
     return;
   }
-  if (error instanceof ConfigError) {
-    process.stderr.write(error.problems.map((problem) => `${problem}\n`).join(''));
-  } else if (error instanceof OperatorError) {
+  if (error instanceof OperatorError) {
     process.stderr.write(`${error.message}\n`);
   } else if (error instanceof DatabaseUnavailableError) {
     process.stderr.write(`The database is unavailable: ${rootCauseMessage(error)}.\n`);
-  } else if (isListenError(error)) {
-    process.stderr.write(`HOST, PORT: ${error.message}\n`);
   } else {
     process.stderr.write(formatErrorForTerminal(error));
   }
   process.exit(1);
-}
-
-function isListenError(error: unknown): error is Error {
-  return (
-    error instanceof Error &&
-    'syscall' in error &&
-    (error.syscall === 'listen' || error.syscall === 'getaddrinfo')
-  );
 }

@@ -1,6 +1,7 @@
 import { isIP } from 'node:net';
 import { userInfo } from 'node:os';
 import { z } from 'zod';
+import { OperatorError } from './errors.ts';
 import { parseAlertUrl } from './net/alert-target.ts';
 import { normaliseMintUrl, normaliseServerUrl } from './net/server-url.ts';
 import { parseSecretKey } from './nostr/keys.ts';
@@ -41,8 +42,7 @@ export function readCommandConfig(variables?: EnvironmentVariables): Config {
   return readConfig(variables, false);
 }
 
-export class ConfigError extends Error {
-  override readonly name = 'ConfigError';
+export class ConfigError extends OperatorError {
   /** One line per invalid setting, starting with its name. */
   readonly problems: readonly string[];
 

@@ -53,7 +53,7 @@ import { VERSION } from './version.ts';
 import { WatchCoordinator } from './watcher/watch-coordinator.ts';
 import { createZapsModule } from './zaps/zaps-module.ts';
 
-/** Constructs and starts the service. @throws OperatorError or, if the port is unavailable, a system error */
+/** Constructs and starts the service. @throws OperatorError */
 export async function startService(config: Config, overrides: ServiceOverrides = {}) {
   const parts = await createParts(config, overrides);
   try {

@@ -5,6 +5,7 @@ import cors from '@fastify/cors';
 import websocket from '@fastify/websocket';
 import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify';
 import { validatorCompiler } from 'fastify-type-provider-zod';
+import { OperatorError } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import { escapeZapRequestAmpersands } from '../zaps/zap-request.ts';
 import { handleSocketError, isQuoteSocketUpgrade } from './api/quote-socket-server.ts';
@@ -139,13 +140,15 @@ function limitConnections({ server }: FastifyInstance, maxQuoteSockets: number, 
   );
 }
 
-/** @param port 0 for any free port */
+/** @param port 0 for any free port. @throws OperatorError */
 export async function listen(app: FastifyInstance, host: string, port: number): Promise<string> {
   // `app.listen` would log the addresses of all interfaces.
   await app.ready();
   // New connections queue while the process is busy. With Node's default of 511, clients would wait or get ECONNRESET.
   app.server.listen({ host, port, backlog: 4_096 });
-  await once(app.server, 'listening');
+  await once(app.server, 'listening').catch(({ message }: Error) => {
+    throw new OperatorError(`HOST, PORT: ${message}`);
+  });
   const { address, family, port: chosenPort } = app.server.address() as AddressInfo;
   const hostname = family === 'IPv6' ? `[${address}]` : address;
   return `http://${hostname}:${chosenPort}`;
