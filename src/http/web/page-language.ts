@@ -29,6 +29,12 @@ const LANGUAGES = {
   pt: prepareLanguage('pt', portuguese),
 };
 
+/**
+ * Each page parses and repeats its query for each language, which takes seconds for the longest URL of a request. The
+ * longest payment link has about 3,300 characters.
+ */
+const MAX_URL_LENGTH = 4_000;
+
 export const LANGUAGE_CODES = Object.keys(LANGUAGES) as (keyof typeof LANGUAGES)[];
 
 function prepareLanguage(code: string, texts: Texts) {
@@ -38,7 +44,7 @@ function prepareLanguage(code: string, texts: Texts) {
 
 /** Chooses the language by the parameter `lang`, which the links of the page keep, or else by the browser's settings. */
 export function choosePageLanguage({ url, headers }: FastifyRequest): PageLanguage {
-  const { query } = splitUrl(removeSecretKeys(url));
+  const { query } = splitUrl(url.length > MAX_URL_LENGTH ? '' : removeSecretKeys(url));
   const parameter = new URLSearchParams(query).get('lang');
   const chosen = LANGUAGE_CODES.find((code) => code === parameter);
   const code = chosen ?? negotiateLanguage(headers['accept-language']);
