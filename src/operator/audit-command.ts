@@ -1,7 +1,7 @@
 import * as nip19 from 'nostr-tools/nip19';
 import { listAuditEvents, type StoredAuditEvent } from '../recipients/audit-store.ts';
 import { findUserByName } from '../recipients/user-store.ts';
-import { type CommandContext, defineCommand, reportPage } from './command.ts';
+import { defineCommand, reportPage } from './command.ts';
 import { formatFields, formatJson, formatTime, pubkeyToText } from './format.ts';
 import { parseLimit, parsePageId, parseTime } from './options.ts';
 import { parseUserIdentifier } from './user-command.ts';
@@ -15,24 +15,15 @@ export const auditCommand = defineCommand({
   operands: [['[npub | key | name]', parseUserIdentifier]],
   run: async ({ db, clock }, options, [identifier]) => {
     const { limit, page: beforeId, since: sinceMs } = { ...options, limit: options.limit ?? 50 };
-    const about = identifier && (await findSubject(db, identifier));
+    const { pubkey, name } = { pubkey: null, name: null, ...identifier };
+    // The key is null if no user has the name.
+    const owner = name === null ? null : await findUserByName(db, name);
+    const about = identifier && { pubkey: owner?.pubkey ?? pubkey, name };
     const rows = await listAuditEvents(db, { about, sinceMs, beforeId }, limit + 1);
     const page = { name: 'events', limit, nowMs: clock() };
     return reportPage(rows, page, ({ id }) => `${id}`, eventToLines);
   },
 });
-
-/** Returns the key and the name; the key is null if no user has the name. */
-async function findSubject(
-  db: CommandContext['db'],
-  identifier: ReturnType<typeof parseUserIdentifier>,
-) {
-  if (identifier.kind === 'pubkey') {
-    return { pubkey: identifier.pubkey, name: null };
-  }
-  const { name } = identifier;
-  return { pubkey: (await findUserByName(db, name))?.pubkey ?? null, name };
-}
 
 function eventToLines(event: StoredAuditEvent): string[] {
   const { atMs, actorKind, actor, action, pubkey, name, before, after } = event;

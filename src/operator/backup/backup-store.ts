@@ -2,14 +2,6 @@ import { DatabaseSync } from 'node:sqlite';
 import { sql } from 'kysely';
 import type { Db } from '../../database/transaction.ts';
 
-/** Returns the main version of the PostgreSQL server. */
-export async function readServerVersion(db: Db): Promise<number> {
-  const { rows } = await sql<{ version: number }>`
-    select current_setting('server_version_num')::int / 10000 as version
-  `.execute(db);
-  return rows[0]?.version ?? Number.NaN;
-}
-
 /**
  * Copies an SQLite database to a new file while other processes write. SQLite's online backup would start again whenever
  * one has written, so on a busy service it would never finish.

@@ -6,6 +6,7 @@ import { type Db, snapshot } from '../../database/transaction.ts';
 import { OperatorError, rootCauseMessage } from '../../errors.ts';
 import { exportArchive } from '../archive/archive-commands.ts';
 import { type CommandContext, type CommandReport, defineCommand } from '../command.ts';
+import { readPostgres } from '../doctor/doctor-store.ts';
 import {
   formatCount,
   formatFields,
@@ -22,7 +23,7 @@ import {
   inspectBackup,
 } from './backup-file.ts';
 import { computeFingerprints, toManifestFile, writeManifest } from './backup-manifest.ts';
-import { copySqlite, readServerVersion } from './backup-store.ts';
+import { copySqlite } from './backup-store.ts';
 import { findDumpVersion, runPostgresProgram } from './postgres-client.ts';
 
 export const backupCommand = defineCommand({
@@ -132,9 +133,9 @@ async function chooseFormat({ database }: Config, db: Db): Promise<BackupFormat>
   if (database.kind === 'sqlite') {
     return 'sqlite';
   }
-  const version = await findDumpVersion();
   // pg_dump refuses a newer server, and an older one may reject its dump: version 17 writes a setting that 16 lacks.
-  return version === (await readServerVersion(db)) ? 'dump' : 'archive';
+  const { majorVersion } = await readPostgres(db);
+  return majorVersion === (await findDumpVersion()) ? 'dump' : 'archive';
 }
 
 /** Writes to the disk what the operating system still holds in memory. */
