@@ -4,12 +4,12 @@ import { sqliteFilePath } from '../../database/data-dir.ts';
 import { type DatabaseLocation, openDatabase, openForInspection } from '../../database/database.ts';
 import { transaction } from '../../database/transaction.ts';
 import { OperatorError } from '../../errors.ts';
-import { type AuditEvent, recordAuditEvent } from '../../recipients/audit-store.ts';
+import { recordAuditEvent } from '../../recipients/audit-store.ts';
 import { importArchive, readLines } from '../archive/archive-commands.ts';
 import { type CommandReport, defineCommand } from '../command.ts';
 import type { CommandIo } from '../process-io.ts';
 import { reportContent, syncToDisk } from './backup.ts';
-import { type BackupFormat, inspectBackup, readBackupFormat } from './backup-file.ts';
+import { inspectBackup, readBackupFormat } from './backup-file.ts';
 import { computeFingerprints, listMissingSecrets, readManifest } from './backup-manifest.ts';
 import { listTables } from './backup-store.ts';
 import { runPostgresProgram } from './postgres-client.ts';
@@ -53,7 +53,9 @@ async function restoreBackup(
   }
   const actor = { kind: 'command', systemUser: readSystemUser() } as const;
   const audit = { actor, atMs: Date.now() };
-  await restoreTables(location, format, file, { io, audit });
+  if (format !== 'archive') {
+    await restoreTables(location, file);
+  }
   const database = await openDatabase(
     location,
     () => undefined,
@@ -61,6 +63,9 @@ async function restoreBackup(
   );
   const madeAt = manifest?.madeAt ?? null;
   try {
+    if (format === 'archive') {
+      await importArchive(database.db, readLines(fs.createReadStream(file)), io, audit);
+    }
     await transaction(database.db, (tx) =>
       recordAuditEvent(tx, { ...audit, action: 'restore', after: { file, madeAt } }),
     );
@@ -113,20 +118,8 @@ async function assertEmpty(location: DatabaseLocation): Promise<void> {
   }
 }
 
-async function restoreTables(
-  location: DatabaseLocation,
-  format: BackupFormat,
-  file: string,
-  { io, audit }: { io: CommandIo; audit: Pick<AuditEvent, 'actor' | 'atMs'> },
-): Promise<void> {
-  if (format === 'archive') {
-    const database = await openDatabase(location, () => undefined);
-    try {
-      await importArchive(database.db, readLines(fs.createReadStream(file)), io, audit);
-    } finally {
-      await database.close();
-    }
-  } else if (location.kind === 'sqlite') {
+async function restoreTables(location: DatabaseLocation, file: string): Promise<void> {
+  if (location.kind === 'sqlite') {
     copyDatabase(location.dataDir, file);
   } else {
     // Restores all or nothing. Comments and privileges may belong to a role that this server lacks.
