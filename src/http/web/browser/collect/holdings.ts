@@ -20,11 +20,10 @@ export interface Holding {
   /** The mint quote that is being collected. */
   quoteId?: string;
   outputs?: SerializedOutputData[];
-  /** The payment of an invoice, its amount, and what it has cost to exchange many proofs for these. */
+  /** The payment of an invoice, and its amount. */
   melt?: {
     quoteId: string;
     amountSat: number;
-    exchangeFeeSat: number;
     changeOutputs: SerializedOutputData[];
   };
   isToken?: boolean;

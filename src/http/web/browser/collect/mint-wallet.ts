@@ -15,7 +15,6 @@ import {
   RateLimitError,
   serializeProofs,
   setGlobalRequestOptions,
-  splitAmount,
   stripDleq,
   sumProofs,
   Wallet,
@@ -67,17 +66,12 @@ export interface MadePayment {
   feeSat: number;
 }
 
-interface PaymentPlan {
-  /** Null: all ecash has to be exchanged for fewer proofs before. */
-  inputs: Proof[] | null;
-  exchangeFeeSat: number;
-  /** The highest fee, with that of the exchange. What the mint does not use comes back. */
-  maxFeeSat: number;
-}
-
-export interface PaymentOffer extends PaymentPlan {
+export interface PaymentOffer {
   quote: MeltQuoteBolt11Response;
   amountSat: number;
+  inputs: Proof[];
+  /** What the mint does not use of it comes back. */
+  maxFeeSat: number;
 }
 
 /**
@@ -117,6 +111,7 @@ export class MintWallet {
         await replaceHoldings([], [holding]);
         await this.#finishQuote(holding);
       });
+      await this.#listFewProofs();
     });
   }
 
@@ -168,7 +163,7 @@ export class MintWallet {
     return await this.#runAlone(async () => {
       const proofs =
         amountSat === null
-          ? (await this.#listFewProofs(MAX_TOKEN_PROOFS)).slice(0, MAX_REQUEST_PROOFS)
+          ? await this.#listFewProofs(MAX_TOKEN_PROOFS)
           : await this.#getProofsFor(amountSat);
       // Another tab may have been faster.
       if (proofs.length === 0) {
@@ -196,15 +191,17 @@ export class MintWallet {
         throw new ExplainedError(t('collect.noChange'));
       }
       const quote = await this.#wallet.createMeltQuoteBolt11(invoice);
-      return { quote, amountSat: quote.amount.toNumber(), ...(await this.#planPayment(quote)) };
+      const { amount, fee_reserve: reserve } = quote;
+      const inputs = this.#select(await this.#listFewProofs(), amount, reserve);
+      const maxFee = reserve.add(this.#wallet.getFeesForProofs(inputs));
+      return { quote, amountSat: amount.toNumber(), inputs, maxFeeSat: maxFee.toNumber() };
     });
   }
 
   /** Returns how much can be paid with all ecash if Lightning costs nothing. */
   async getMaxPaymentSat(): Promise<number> {
-    await this.#wallet.loadMint();
-    const { proofs } = await this.#previewFewProofs();
-    return this.#wallet.maxSpendableAfterFees(proofs.slice(0, MAX_REQUEST_PROOFS)).toNumber();
+    const proofs = await this.#runAlone(() => this.#listFewProofs());
+    return this.#wallet.maxSpendableAfterFees(proofs).toNumber();
   }
 
   /**
@@ -213,19 +210,17 @@ export class MintWallet {
    * @returns null if the outcome is not known yet; then {@link refresh} looks it up
    */
   async pay(offer: PaymentOffer): Promise<MadePayment | null> {
-    const { quote } = offer;
+    const { quote, amountSat, inputs } = offer;
     return await this.#runAlone(async () => {
-      const { inputs, exchangeFeeSat, maxFeeSat } = await this.#planPayment(quote, offer.inputs);
-      // Meanwhile, the mint may have changed its fee, or another tab has spent the proofs.
-      if (maxFeeSat > offer.maxFeeSat) {
-        throw new ExplainedError(t('collect.feeChanged'));
+      const secrets = new Set((await this.#listProofs()).map(({ secret }) => secret));
+      // Another tab may have been faster.
+      if (!inputs.every(({ secret }) => secrets.has(secret))) {
+        throw new ExplainedError(t('collect.ecashChanged'));
       }
-      const proofs = inputs ?? (await this.#exchangeForPayment(quote));
-      const preview = await this.#wallet.prepareMelt('bolt11', quote, proofs);
+      const preview = await this.#wallet.prepareMelt('bolt11', quote, inputs);
       const changeOutputs = preview.outputData.map(OutputData.serialize);
-      const amountSat = quote.amount.toNumber();
-      const melt = { quoteId: quote.quote, amountSat, exchangeFeeSat, changeOutputs };
-      const holding = await this.#moveProofs(proofs, { melt });
+      const melt = { quoteId: quote.quote, amountSat, changeOutputs };
+      const holding = await this.#moveProofs(inputs, { melt });
       try {
         return await this.#finishPayment(holding, preview);
       } catch (error) {
@@ -262,49 +257,24 @@ export class MintWallet {
   }
 
   /**
-   * Lists proofs after exchanging them for fewer if they are more than a token or a request should have. The exchange
-   * costs the same input fee that spending them would.
+   * Lists the largest proofs, at most those of one request, after exchanging all for fewer if they are too many. The
+   * exchange costs the same input fee that spending them would.
    */
-  #listFewProofs(max: number): Promise<Proof[]> {
-    return this.#reduceProofs(
-      max,
-      async (part) => await this.#exchange(await this.#moveProofs(part, {})),
-    );
-  }
-
-  /** Lists the proofs that a payment could spend after such an exchange, and its fee. Exchanges nothing. */
-  async #previewFewProofs(): Promise<{ proofs: Proof[]; feeSat: number }> {
-    const { id, keys } = this.#wallet.getKeyset();
-    const proofs = await this.#reduceProofs(MAX_REQUEST_PROOFS, async (part) =>
-      splitAmount(this.#wallet.maxSpendableAfterFees(part), keys).map((amount) => ({
-        id,
-        amount,
-        secret: crypto.randomUUID(),
-        C: '',
-      })),
-    );
-    const fee = sumProofs(await this.#listUsableProofs()).subtract(sumProofs(proofs));
-    return { proofs, feeSat: fee.toNumber() };
-  }
-
-  async #reduceProofs(
-    max: number,
-    exchange: (part: Proof[]) => Promise<Proof[]>,
-  ): Promise<Proof[]> {
+  async #listFewProofs(max = MAX_REQUEST_PROOFS): Promise<Proof[]> {
     let proofs = await this.#listUsableProofs();
     let previousCount = Infinity;
     // A mint may have no keys for large amounts, and the fee of small proofs may be more than their value.
     while (proofs.length > max && proofs.length <= previousCount / 2) {
       previousCount = proofs.length;
-      const reduced: Proof[] = [];
-      for (let start = 0; start < proofs.length; start += MAX_REQUEST_PROOFS) {
+      for (let start = 0; start < previousCount; start += MAX_REQUEST_PROOFS) {
         const part = proofs.slice(start, start + MAX_REQUEST_PROOFS);
-        const hasValue = !this.#wallet.maxSpendableAfterFees(part).isZero();
-        reduced.push(...(hasValue ? await exchange(part) : part));
+        if (!this.#wallet.maxSpendableAfterFees(part).isZero()) {
+          await this.#exchange(await this.#moveProofs(part, {}));
+        }
       }
-      proofs = reduced.sort(largestFirst);
+      proofs = await this.#listUsableProofs();
     }
-    return proofs;
+    return proofs.slice(0, MAX_REQUEST_PROOFS);
   }
 
   #createHolding(proofs: readonly Proof[]): Holding {
@@ -374,17 +344,12 @@ export class MintWallet {
   /** Returns proofs that are worth exactly an amount, and not too many for a token. Exchanges others if there are none. */
   async #getProofsFor(amountSat: number): Promise<Proof[]> {
     const amount = Amount.from(amountSat);
-    const largest = (await this.#listUsableProofs()).slice(0, MAX_REQUEST_PROOFS);
-    const exact = this.#wallet.selectProofsToSend(largest, amount, false, true).send;
+    const proofs = await this.#listFewProofs();
+    const exact = this.#wallet.selectProofsToSend(proofs, amount, false, true).send;
     if (exact.length > 0 && exact.length <= MAX_TOKEN_PROOFS) {
       return exact;
     }
-    let selected = this.#wallet.selectProofsToSend(largest, amount, true).send;
-    if (selected.length === 0) {
-      // Nothing is exchanged if it would not be enough.
-      this.#select((await this.#previewFewProofs()).proofs, amount);
-      selected = this.#select(await this.#listFewProofs(MAX_REQUEST_PROOFS), amount);
-    }
+    const selected = this.#select(proofs, amount);
     const preview = await this.#wallet.prepareSwapToSend(amountSat, selected);
     const { sendOutputs = [], keepOutputs = [] } = preview;
     const outputs = [...sendOutputs, ...keepOutputs].map(OutputData.serialize);
@@ -531,51 +496,12 @@ export class MintWallet {
     return { isTaken: rest.length < proofs.length, isPending, rest };
   }
 
-  /**
-   * Chooses proofs for a payment without exchanging any. Throws if there is not enough ecash.
-   *
-   * @param offered proofs that were chosen before, and are chosen again if they are all still there
-   */
-  async #planPayment(
-    { amount, fee_reserve: reserve }: MeltQuoteBolt11Response,
-    offered: Proof[] | null = null,
-  ): Promise<PaymentPlan> {
-    const usable = await this.#listUsableProofs();
-    const secrets = new Set(usable.map(({ secret }) => secret));
-    const largest = usable.slice(0, MAX_REQUEST_PROOFS);
-    const inputs = offered?.every(({ secret }) => secrets.has(secret))
-      ? offered
-      : this.#wallet.selectProofsToSend(largest, amount.add(reserve), true).send;
-    if (inputs.length > 0) {
-      const fee = reserve.add(this.#wallet.getFeesForProofs(inputs));
-      return { inputs, exchangeFeeSat: 0, maxFeeSat: fee.toNumber() };
-    }
-    const { proofs, feeSat } = await this.#previewFewProofs();
-    this.#select(proofs, amount, reserve);
-    const fee = reserve.add(this.#wallet.getFeesForProofs(proofs.slice(0, MAX_REQUEST_PROOFS)));
-    return { inputs: null, exchangeFeeSat: feeSat, maxFeeSat: fee.toNumber() + feeSat };
-  }
-
-  /** Exchanges all ecash for fewer proofs, and chooses some for a payment. */
-  async #exchangeForPayment({ amount, fee_reserve: reserve }: MeltQuoteBolt11Response) {
-    try {
-      return this.#select(await this.#listFewProofs(MAX_REQUEST_PROOFS), amount, reserve);
-    } catch (error) {
-      throw new PaymentFailedError(error);
-    }
-  }
-
-  /**
-   * Chooses proofs for an amount, a reserve, and the fee of the proofs. Throws if there are not enough.
-   *
-   * @param proofs the largest first
-   */
-  #select(proofs: readonly Proof[], amount: Amount, reserve = Amount.zero()): Proof[] {
+  /** Chooses proofs for an amount, a reserve, and the fee of the proofs. Throws if there are not enough. */
+  #select(proofs: Proof[], amount: Amount, reserve = Amount.zero()): Proof[] {
     const needed = amount.add(reserve);
-    const largest = proofs.slice(0, MAX_REQUEST_PROOFS);
-    const { send } = this.#wallet.selectProofsToSend(largest, needed, true);
+    const { send } = this.#wallet.selectProofsToSend(proofs, needed, true);
     if (send.length === 0) {
-      const max = this.#wallet.maxSpendableAfterFees(largest, reserve);
+      const max = this.#wallet.maxSpendableAfterFees(proofs, reserve);
       throw new NotEnoughError(needed.toNumber(), max.toNumber());
     }
     return send;
@@ -644,9 +570,8 @@ export class MintWallet {
         : await this.#restore(outputs);
     const stored = this.#createHolding(change);
     await replaceHoldings([holding], change.length > 0 ? [stored] : []);
-    const { amountSat = 0, exchangeFeeSat = 0 } = holding.melt ?? {};
-    const feeSat = exchangeFeeSat + holding.amountSat - amountSat - stored.amountSat;
-    return { amountSat, feeSat };
+    const { amountSat = 0 } = holding.melt ?? {};
+    return { amountSat, feeSat: holding.amountSat - amountSat - stored.amountSat };
   }
 }
 
