@@ -7,6 +7,9 @@ import { lockUsers } from '../recipients/user-store.ts';
 import { type CommandReport, parsePubkey } from './command.ts';
 import type { CommandIo } from './process-io.ts';
 
+/** A line of a CSV file. Fields that are missing are empty. */
+export type UserRow = Record<'npub' | 'name' | 'note', string>;
+
 /** `text` says for people what was done, or why nothing can be. */
 export interface RowResult {
   isDone: boolean;
@@ -14,19 +17,22 @@ export interface RowResult {
 }
 
 /** Applies all rows in one transaction, or none if one fails or if `isApplied` is false. */
-export async function applyRows<Row extends { npub?: string }>(
+export async function applyRows(
   db: Db,
-  rows: readonly Row[],
+  rows: readonly Partial<UserRow>[],
   isApplied: boolean,
-  apply: (tx: Tx, row: Row) => Promise<RowResult>,
+  apply: (tx: Tx, pubkey: string, row: UserRow) => Promise<RowResult>,
 ): Promise<CommandReport> {
   const results: RowResult[] = [];
   const isSuccess = () => results.every(({ isDone }) => isDone);
   const pubkeys = rows.flatMap(({ npub = '' }) => parsePubkey(npub) ?? []);
   const isChanged = await tryTransaction(db, async (tx) => {
     await lockUsers(tx, pubkeys);
-    for (const row of rows) {
-      results.push(await apply(tx, row));
+    for (const { npub = '', name = '', note = '' } of rows) {
+      const pubkey = parsePubkey(npub);
+      const text = `${npub} is not a valid npub or key (hex): it may be cut off or mistyped.`;
+      const row = { npub, name, note };
+      results.push(pubkey === null ? { isDone: false, text } : await apply(tx, pubkey, row));
     }
     return isApplied && isSuccess();
   });

@@ -9,22 +9,19 @@ import {
   freeUsername,
 } from '../usernames/username-store.ts';
 import type { RowResult } from './apply-rows.ts';
-import { type CommandContext, parsePubkey } from './command.ts';
+import type { CommandContext } from './command.ts';
 import { pubkeyToText } from './format.ts';
 
 /** Gives a key a name that is free, reserved, or the key's own former one. Costs nothing. */
 export async function assignUsername(
   tx: Tx,
   { config, actor, clock }: CommandContext,
-  { name: nameText = '', npub = '' }: { name?: string; npub?: string },
+  pubkey: string,
+  nameText: string,
 ): Promise<RowResult> {
   const nowMs = clock();
   const name = parseUsername(nameText);
-  const pubkey = parsePubkey(npub);
   const fail = (text: string) => ({ isDone: false, text });
-  if (pubkey === null) {
-    return fail(`${npub} is not a valid npub or key (hex): it may be cut off or mistyped.`);
-  }
   if (name === null || looksLikeKey(name)) {
     return fail(`${nameText} is not a valid name, or looks like a key.`);
   }

@@ -3,9 +3,9 @@ import { type Tx, transaction } from '../database/transaction.ts';
 import { recordAuditEvent } from '../recipients/audit-store.ts';
 import { addInvitation, changeMembership } from '../recipients/member-store.ts';
 import { findUserByPubkey } from '../recipients/user-store.ts';
-import { applyRows, type RowResult, readCsv } from './apply-rows.ts';
+import { applyRows, type RowResult, readCsv, type UserRow } from './apply-rows.ts';
 import { assignUsername } from './assign-username.ts';
-import { type CommandContext, type CommandReport, defineCommand, parsePubkey } from './command.ts';
+import { type CommandContext, type CommandReport, defineCommand } from './command.ts';
 import { formatTime, pubkeyToText } from './format.ts';
 import { NOTE_PATTERN, parseIntegerFrom, parseNote } from './options.ts';
 import { reportUsers, USER_PAGE_OPTIONS } from './user-list.ts';
@@ -21,8 +21,8 @@ export const memberCommands = [
     options: { name: String, note: parseNote },
     operands: [KEY],
     run: (context, { name, note }, [npub]) => {
-      const rows = [{ npub, name: name ?? '', note: note ?? '' }];
-      return changeMembers(context, 'add', rows, true);
+      const row = { npub, name: name ?? '', note: note ?? '' };
+      return changeMembers(context, 'add', [row], true);
     },
   }),
   defineCommand({
@@ -61,22 +61,15 @@ export const memberCommands = [
 
 const MEMBERS = { isBlocked: false, isMember: true, isUncollected: false, mintUrl: null };
 
-/** Missing fields are empty. */
-interface MemberRow {
-  npub?: string;
-  name?: string;
-  note?: string;
-}
-
 /** Adds members, with names unless those are empty, or removes them; all or none. */
 async function changeMembers(
   context: CommandContext,
   change: 'add' | 'remove',
-  rows: readonly MemberRow[],
+  rows: readonly Partial<UserRow>[],
   isApplied: boolean,
 ): Promise<CommandReport> {
-  return applyRows(context.db, rows, isApplied, (tx, row) =>
-    changeMember(tx, context, change, row),
+  return applyRows(context.db, rows, isApplied, (tx, pubkey, row) =>
+    changeMember(tx, context, change, pubkey, row),
   );
 }
 
@@ -84,12 +77,9 @@ async function changeMember(
   tx: Tx,
   context: CommandContext,
   change: 'add' | 'remove',
-  { npub = '', name = '', note = '' }: MemberRow,
+  pubkey: string,
+  { npub, name, note }: UserRow,
 ): Promise<RowResult> {
-  const pubkey = parsePubkey(npub);
-  if (pubkey === null) {
-    return { isDone: false, text: `${npub} is not a valid npub or key (hex).` };
-  }
   if (note !== '' && !NOTE_PATTERN.test(note)) {
     return {
       isDone: false,
@@ -102,7 +92,7 @@ async function changeMember(
     ...{ pubkey, isMember, note: note || null },
     ...{ actor, action: `member ${change}`, nowMs: clock() },
   });
-  const naming = name === '' ? null : await assignUsername(tx, context, { name, npub });
+  const naming = name === '' ? null : await assignUsername(tx, context, pubkey, name);
   if (naming?.isDone === false) {
     return naming;
   }

@@ -1,5 +1,5 @@
 import * as nip19 from 'nostr-tools/nip19';
-import { type Db, notify, type Tx, transaction } from '../database/transaction.ts';
+import { type Db, notify, transaction } from '../database/transaction.ts';
 import { recordAuditEvent } from '../recipients/audit-store.ts';
 import {
   isReservedUsername,
@@ -53,9 +53,11 @@ export const nameCommands = [
       }
     },
     run: async (context, { csv: file, apply }, [name, npub], io) => {
-      const rows = file === null ? [{ name, npub }] : await readCsv(file, io, ['name', 'npub']);
-      const assign = (tx: Tx, row: object) => assignUsername(tx, context, row);
-      return applyRows(context.db, rows, apply || file === null, assign);
+      const row = { name: name ?? '', npub: npub ?? '' };
+      const rows = file === null ? [row] : await readCsv(file, io, ['name', 'npub']);
+      return applyRows(context.db, rows, apply || file === null, (tx, pubkey, { name: assigned }) =>
+        assignUsername(tx, context, pubkey, assigned),
+      );
     },
   }),
 ];
