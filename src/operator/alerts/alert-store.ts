@@ -15,16 +15,15 @@ const CHECK_INTERVAL_MS = 45_000;
 
 /** Returns the state of an alert for this process to check; null if a process has checked it recently. */
 export async function claimAlert(db: Db, name: string, nowMs: number): Promise<AlertState | null> {
-  await db
-    .insertInto('alerts')
-    .values({ name, checked_at: 0 })
-    .onConflict((conflict) => conflict.doNothing())
-    .execute();
   const state = await db
-    .updateTable('alerts')
-    .set({ checked_at: nowMs })
-    .where('name', '=', name)
-    .where('checked_at', '<=', nowMs - CHECK_INTERVAL_MS)
+    .insertInto('alerts')
+    .values({ name, checked_at: nowMs })
+    .onConflict((conflict) =>
+      conflict
+        .column('name')
+        .doUpdateSet({ checked_at: nowMs })
+        .where('alerts.checked_at', '<=', nowMs - CHECK_INTERVAL_MS),
+    )
     .returning(['since as sinceMs', 'text', 'announced as isAnnounced'])
     .executeTakeFirst();
   return state ?? null;
@@ -42,12 +41,9 @@ export async function saveAlert(db: Db, name: string, state: AlertState): Promis
 export async function listPresentAlerts(db: Db) {
   return await db
     .selectFrom('alerts')
-    .select((select) => [
-      // The condition excludes null; `coalesce` is for the type only.
-      select.fn.coalesce('since', sql<number>`0`).as('sinceMs'),
-      select.fn.coalesce('text', sql<string>`''`).as('text'),
-    ])
+    .select(['since as sinceMs', 'text'])
     .where('since', 'is not', null)
+    .$narrowType<{ sinceMs: number; text: string }>()
     .orderBy('since', 'desc')
     .execute();
 }
