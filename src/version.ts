@@ -5,6 +5,8 @@ import path from 'node:path';
 
 const PACKAGE_FILE = findPackageJSON(import.meta.url) as string;
 
+const { version: PACKAGE_VERSION } = JSON.parse(readFileSync(PACKAGE_FILE, 'utf8'));
+
 /** Contains package.json. This module is in `src/`, or in `dist/src/` of the npm package. */
 export const PACKAGE_FOLDER = path.dirname(PACKAGE_FILE);
 
@@ -17,12 +19,11 @@ function readVersion(): string {
   }
   // Written when the npm package or the container image is built.
   const file = path.join(PACKAGE_FOLDER, 'dist/version');
-  return existsSync(file) ? readFileSync(file, 'utf8').trim() : `${packageVersion()}+unreleased`;
+  return existsSync(file) ? readFileSync(file, 'utf8').trim() : `${PACKAGE_VERSION}+unreleased`;
 }
 
 function readVersionFromGit(): string {
-  const version = packageVersion();
-  const options = ['--tags', `--match=v${version}`, '--always', '--abbrev=7'];
+  const options = ['--tags', `--match=v${PACKAGE_VERSION}`, '--always', '--abbrev=7'];
   try {
     // Prints v0.2.0 for the release, v0.2.0-3-g92726cc for a later commit, and 92726cc if there is no such tag.
     const described = execFileSync('git', ['describe', ...options], {
@@ -30,12 +31,10 @@ function readVersionFromGit(): string {
       encoding: 'utf8',
       stdio: ['ignore', 'pipe', 'ignore'],
     }).trim();
-    return described === `v${version}` ? version : `${version}+g${described.replace(/^.*-g/, '')}`;
+    return described === `v${PACKAGE_VERSION}`
+      ? PACKAGE_VERSION
+      : `${PACKAGE_VERSION}+g${described.replace(/^.*-g/, '')}`;
   } catch {
-    return `${version}+unreleased`;
+    return `${PACKAGE_VERSION}+unreleased`;
   }
-}
-
-function packageVersion(): string {
-  return JSON.parse(readFileSync(PACKAGE_FILE, 'utf8')).version;
 }

@@ -29,19 +29,11 @@ async function reportSettings(config: Config): Promise<CommandReport> {
   };
 }
 
-interface ShownSetting {
-  name: string;
-  /** `generated`: a secret in a file in DATA_DIR. */
-  source: EffectiveSetting['source'] | 'generated';
-  /** Null if there is none, or if it is a secret. Of a URL that may contain secrets, only the host. */
-  value: string | null;
-  fingerprint: string | null;
-}
-
-function showSetting(
-  { name, source, text, value }: EffectiveSetting,
-  generated: string | undefined,
-): ShownSetting {
+/**
+ * Returns a null `value` for a secret, and only the host of a URL that may contain secrets. `generated`: the fingerprint of
+ * a secret in a file in DATA_DIR.
+ */
+function showSetting({ name, source, text, value }: EffectiveSetting, generated?: string) {
   const shown = text ?? (String(value ?? '') || null);
   if (name.includes('SECRET')) {
     const isGenerated = value === null && generated !== undefined;
