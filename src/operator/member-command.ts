@@ -4,11 +4,11 @@ import { recordAuditEvent } from '../recipients/audit-store.ts';
 import { addInvitation, changeMembership } from '../recipients/member-store.ts';
 import { findUserByPubkey } from '../recipients/user-store.ts';
 import { applyRows, type RowResult, readCsv, type UserRow } from './apply-rows.ts';
-import { assignUsername } from './assign-username.ts';
 import { type CommandContext, type CommandReport, defineCommand } from './command.ts';
 import { formatTime, pubkeyToText } from './format.ts';
 import { NOTE_PATTERN, parseIntegerFrom, parseNote } from './options.ts';
-import { reportUsers, USER_PAGE_OPTIONS } from './user-list.ts';
+import { reportUsers, USER_PAGE_OPTIONS } from './user-command.ts';
+import { assignUsername } from './username-command.ts';
 
 const KEY = ['<npub | key>', String] as const;
 

@@ -23,21 +23,34 @@ import {
   type CommandReport,
   defineCommand,
   encodeHexKey,
+  reportPage,
   UsageError,
 } from './command.ts';
 import {
+  formatCount,
   formatFields,
   formatNumber,
+  formatSat,
   formatTime,
   formatTimeWithDistance,
   pubkeyToText,
 } from './format.ts';
-import { parseMintUrl, parseNote } from './options.ts';
+import { parseLimit, parseMintUrl, parseNote } from './options.ts';
 import type { CommandIo } from './process-io.ts';
+import { listUsers, type UserFilter } from './report-store.ts';
 import { searchQuotes } from './trace/trace-store.ts';
 import { deleteUser, exportUser } from './user-data.ts';
-import { reportUsers, USER_PAGE_OPTIONS } from './user-list.ts';
 import { setUserMint } from './user-mint.ts';
+
+/** The options of commands that list users. */
+export const USER_PAGE_OPTIONS = { limit: parseLimit, page: parsePageKey };
+
+function parsePageKey(text: string, option: string): string {
+  if (!/^[0-9a-f]{64}$/.test(text)) {
+    throw new UsageError(`${option} must be what the previous page printed (got '${text}').`);
+  }
+  return text;
+}
 
 const USER = ['<npub | key | name>', parseUserIdentifier] as const;
 
@@ -287,4 +300,32 @@ function usernameToField(username: StoredUsername, nowMs: number): [label: strin
     case 'reserved':
       return ['Reserved', name];
   }
+}
+
+/** Reports a page of users. */
+export async function reportUsers(
+  { config, db, clock }: CommandContext,
+  filter: UserFilter,
+  options: { limit: number | null; page: string | null },
+): Promise<CommandReport> {
+  const limit = options.limit ?? 50;
+  const afterPubkey = options.page ?? '';
+  const { defaultMintUrl } = config;
+  const rows = await listUsers(db, filter, { afterPubkey, limit: limit + 1, defaultMintUrl });
+  const page = { name: 'users', limit, nowMs: clock() };
+  return reportPage(rows, page, ({ pubkey }) => pubkey, userToLine);
+}
+
+function userToLine(user: Awaited<ReturnType<typeof listUsers>>[number]): string {
+  const { paymentCount, uncollectedSat, lastPaidAtMs, blockedAtMs, memberSinceMs } = user;
+  const parts = [
+    formatCount(paymentCount, 'payment'),
+    lastPaidAtMs && `the last at ${formatTime(lastPaidAtMs)}`,
+    uncollectedSat && `${formatSat(uncollectedSat)} not collected`,
+    user.mintUrl,
+    blockedAtMs && 'blocked',
+    memberSinceMs && 'member',
+    user.memberNote,
+  ];
+  return `${pubkeyToText(user.pubkey, user.name)}  ${parts.filter(Boolean).join(', ')}`;
 }

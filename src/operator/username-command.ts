@@ -1,14 +1,18 @@
 import * as nip19 from 'nostr-tools/nip19';
-import { type Db, notify, transaction } from '../database/transaction.ts';
+import { type Db, notify, type Tx, transaction } from '../database/transaction.ts';
 import { recordAuditEvent } from '../recipients/audit-store.ts';
 import {
   isReservedUsername,
+  looksLikeKey,
   MAX_USERNAME_LENGTH,
   MIN_USERNAME_LENGTH,
   parseUsername,
 } from '../recipients/lightning-address.ts';
 import { RECIPIENT_CHANGES_CHANNEL } from '../recipients/recipient-directory.ts';
+import { recordNameChange } from '../usernames/record-name-change.ts';
 import {
+  claimUsername,
+  decideClaim,
   findUsername,
   freeUsername,
   reserveUsername,
@@ -17,10 +21,9 @@ import {
   type StoredUsername,
   type UsernameAvailability,
 } from '../usernames/username-store.ts';
-import { applyRows, readCsv } from './apply-rows.ts';
-import { assignUsername } from './assign-username.ts';
+import { applyRows, type RowResult, readCsv } from './apply-rows.ts';
 import { type CommandContext, type CommandReport, defineCommand, UsageError } from './command.ts';
-import { formatFields, formatTime, formatTimeWithDistance } from './format.ts';
+import { formatFields, formatTime, formatTimeWithDistance, pubkeyToText } from './format.ts';
 
 const NAME = ['<name>', requireUsername] as const;
 
@@ -220,4 +223,38 @@ function listToText({ reservedList }: UsernameRecord): string | null {
 /** Returns the npub of the owner, the former owner or the buyer. */
 function npubOf({ pubkey }: UsernameRecord): string {
   return pubkey ? nip19.npubEncode(pubkey) : '';
+}
+
+/** Gives a key a name that is free, reserved, or the key's own former one. Costs nothing. */
+export async function assignUsername(
+  tx: Tx,
+  { config, actor, clock }: CommandContext,
+  pubkey: string,
+  nameText: string,
+): Promise<RowResult> {
+  const nowMs = clock();
+  const name = parseUsername(nameText);
+  const fail = (text: string) => ({ isDone: false, text });
+  if (name === null || looksLikeKey(name)) {
+    return fail(`${nameText} is not a valid name, or looks like a key.`);
+  }
+  const stored = await findUsername(tx, name);
+  const claim = decideClaim(stored, pubkey, nowMs);
+  if (claim === 'taken' || claim === 'buying') {
+    const owner = nip19.npubEncode(stored?.pubkey ?? '');
+    return fail(`${name} belongs to ${owner}: see \`nutpost name show ${name}\`.`);
+  }
+  if (claim !== 'owned') {
+    const event = { atMs: nowMs, actor, action: 'name assign', pubkey };
+    const isAssigned = await recordNameChange(tx, event, async () => {
+      const isFree = claim !== 'reserved' || (await freeUsername(tx, name));
+      return (
+        isFree && claimUsername(tx, name, { pubkey, nowMs, graceMs: config.usernames.graceMs })
+      );
+    });
+    if (!isAssigned) {
+      return fail(`${name} changed at the same time: try again.`);
+    }
+  }
+  return { isDone: true, text: `${pubkeyToText(pubkey, name)} has the name.` };
 }
