@@ -145,48 +145,29 @@ async function stop(parts: ServiceParts, stopDelayMs: number): Promise<void> {
   // Keeps an early failure from ending the process. The stage `watcher` logs it.
   watcherStopped.catch(() => undefined);
   await delay(stopDelayMs);
-  await shutDown(log, [
-    {
-      name: 'clients',
-      deadlineMs: CLIENT_DEADLINE_MS + 750,
-      stop: async () => {
+  await shutDown(log, {
+    clients: [
+      CLIENT_DEADLINE_MS + 750,
+      async () => {
         // After 3 s, requests to mints fail, so that payers get an error before `http.close` disconnects them.
         const mintDeadline = setTimeout(() => void mints.close(), 3_000);
         await http.close();
         clearTimeout(mintDeadline);
         await mints.close();
       },
-    },
-    {
-      name: 'outboxes',
-      deadlineMs: 1_000,
-      stop: () =>
-        Promise.all([zaps.receiptDispatcher.stop(), parts.notifications?.dispatcher.stop()]),
-    },
-    {
-      name: 'watcher',
-      deadlineMs: 1_000,
-      stop: () => Promise.all([quotes.announcer.stop(), watcherStopped]),
-    },
-    {
-      name: 'database notifications',
-      deadlineMs: 500,
-      stop: () => started.notifications?.close(),
-    },
-    { name: 'quote updates', deadlineMs: 500, stop: () => quotes.updateSender.stop() },
-    {
-      name: 'jobs',
-      deadlineMs: 750,
-      stop: () => Promise.all(parts.jobs.map((job) => job.stop())),
-    },
-    { name: 'connections', deadlineMs: 250, stop: () => parts.egress.close() },
-    {
-      name: 'metrics',
-      deadlineMs: 250,
-      stop: () => Promise.all([started.metricsServer?.stop(), metrics?.waitForCounts()]),
-    },
-    { name: 'database', deadlineMs: 1_000, stop: () => ownsDatabase && database.close() },
-  ]);
+    ],
+    outboxes: [
+      1_000,
+      () => Promise.all([zaps.receiptDispatcher.stop(), parts.notifications?.dispatcher.stop()]),
+    ],
+    watcher: [1_000, () => Promise.all([quotes.announcer.stop(), watcherStopped])],
+    'database notifications': [500, () => started.notifications?.close()],
+    'quote updates': [500, () => quotes.updateSender.stop()],
+    jobs: [750, () => Promise.all(parts.jobs.map((job) => job.stop()))],
+    connections: [250, () => parts.egress.close()],
+    metrics: [250, () => Promise.all([started.metricsServer?.stop(), metrics?.waitForCounts()])],
+    database: [1_000, () => ownsDatabase && database.close()],
+  });
   log.info({ event: 'stopped' }, 'nutpost has stopped');
 }
 
