@@ -5,28 +5,19 @@ import { CORS_HEADERS, type ErrorFormat, getErrorFormat, renderError } from './e
 
 // Node's HTTP parser rejects some requests before Fastify receives them. This file responds to these.
 
-const rejectedSockets = new WeakSet<Socket>();
-
-/** Responds to a malformed request, once per connection and after pending responses. Then closes the connection. */
+/** Responds to a malformed request, unless an earlier response is pending. Closes the connection. */
 export function handleClientError(error: { code: string }, socket: Socket): void {
-  if (rejectedSockets.has(socket)) {
+  // The parser may fail again after the response.
+  if (socket.writableEnded) {
     return;
   }
-  const latestResponse = latestResponses.get(socket);
-  const failedWhileReadingBody = latestResponse?.req.complete === false;
-  // If the request with this body already has its response, it gets no second one.
-  if (!socket.writable || (failedWhileReadingBody && latestResponse.writableEnded)) {
+  const latest = latestResponses.get(socket);
+  // A request whose body is malformed may have its response already.
+  const isPending = latest?.req.complete ? !latest.writableFinished : latest?.writableEnded;
+  if (!socket.writable || isPending) {
     socket.destroy();
-    return;
-  }
-  rejectedSockets.add(socket);
-  const rejection = REJECTIONS[error.code] ?? MALFORMED_REQUEST;
-  const respond = () => sendErrorAndClose(socket, 'any', rejection);
-  // A client that pipelines requests may have sent a valid one before the malformed one.
-  if (!failedWhileReadingBody && latestResponse?.writableFinished === false) {
-    latestResponse.once('finish', respond);
   } else {
-    respond();
+    sendErrorAndClose(socket, 'any', REJECTIONS[error.code] ?? MALFORMED_REQUEST);
   }
 }
 
