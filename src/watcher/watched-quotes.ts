@@ -62,7 +62,7 @@ export class WatchedQuotes implements SubscribableQuotes {
   /** Adds a quote that was just created. Its first poll is due after a poll interval. */
   addNew(row: WatchedQuoteRow): void {
     if (!this.#quotes.has(row.quoteId)) {
-      this.#addUnsubscribed([this.#watch(row, { isJustCreated: true })], { areNewest: true });
+      this.#addUnsubscribed([this.#watch(row, { isJustCreated: true })]);
     }
   }
 
@@ -80,21 +80,13 @@ export class WatchedQuotes implements SubscribableQuotes {
         this.#setState(watched, row);
       }
     }
-    this.#addUnsubscribed(added, { areNewest: false });
+    this.#addUnsubscribed(added);
   }
 
   /** Adds quotes to those that wait to be subscribed. If too many wait, the oldest are only polled. */
-  #addUnsubscribed(quotes: readonly WatchedQuote[], { areNewest }: { areNewest: boolean }): void {
-    for (const quote of quotes) {
-      this.#unsubscribed.add(quote);
-    }
-    if (!areNewest && quotes.length > 0) {
-      this.#unsubscribed = new Set([...this.#unsubscribed].sort((one, other) => one.id - other.id));
-    }
-    const excess = Math.max(0, this.#unsubscribed.size - MAX_UNSUBSCRIBED_QUOTES);
-    for (const quote of this.#unsubscribed.values().take(excess)) {
-      this.#unsubscribed.delete(quote);
-    }
+  #addUnsubscribed(quotes: readonly WatchedQuote[]): void {
+    const sorted = [...this.#unsubscribed, ...quotes].sort((one, other) => one.id - other.id);
+    this.#unsubscribed = new Set(sorted.slice(-MAX_UNSUBSCRIBED_QUOTES));
   }
 
   #watch(row: WatchedQuoteRow, { isJustCreated }: { isJustCreated: boolean }): WatchedQuote {
@@ -170,11 +162,8 @@ export class WatchedQuotes implements SubscribableQuotes {
 
   /** Delays the next poll of a quote whose read failed. */
   retryLater(quote: WatchedQuote, pollIntervalMs: number): void {
-    quote.failedReads += 1;
-    // Payments must be found within 15 s after an outage of the mint.
-    const limits = { initialMs: 2 * pollIntervalMs, maxMs: 4 * pollIntervalMs };
-    const delayMs = computeBackoffMs(quote.failedReads, limits);
-    quote.notBeforeMs = Math.floor(this.#monotonicMs() + delayMs);
+    // Short, because payments must be found within 15 s after an outage of the mint.
+    quote.notBeforeMs = Math.floor(this.#monotonicMs() + 4 * pollIntervalMs);
   }
 
   /** @param observation null if the mint does not know the quote */
@@ -192,7 +181,6 @@ export class WatchedQuotes implements SubscribableQuotes {
       observation?.state === 'PAID' &&
       sentAtMs + this.#clockOffsetMs > quote.expiresAtMs + EXPIRY_TOLERANCE_MS;
     quote.lastPolledAtMs = Math.floor(sentAtMs);
-    quote.failedReads = 0;
     this.#reschedule(quote);
     // If the state changed after the request was sent, the response is outdated.
     if (quote.stateSinceMs <= sentAtMs) {
@@ -231,7 +219,7 @@ export class WatchedQuotes implements SubscribableQuotes {
       quote.isCovered = false;
       this.#reschedule(quote);
     }
-    this.#addUnsubscribed(lost, { areNewest: false });
+    this.#addUnsubscribed(lost);
   }
 
   /**
