@@ -36,8 +36,8 @@ export class ReceiptDispatcher {
   #isStopping = false;
   /** The next scan continues after this relay. */
   #lastScannedUrl = '';
-  /** The relays of new receipts that have not got a slot yet, oldest first. */
-  #newUrls = new Set<string>();
+  /** The relays of the newest receipts, the newest first. Each scan looks at them. */
+  #newUrls: string[] = [];
   readonly #activeDeliveries = new Map<string, Promise<void>>();
   /** For the operator's relays, and those that have accepted a receipt. */
   readonly #provenSlots: SiteSemaphore;
@@ -66,9 +66,8 @@ export class ReceiptDispatcher {
 
   /** Delivers receipts that were just stored immediately, instead of at the next scan. */
   wake(relayUrls: readonly string[]): void {
-    for (const url of relayUrls) {
-      this.#newUrls.add(url);
-    }
+    const urls = new Set([...relayUrls, ...this.#newUrls]);
+    this.#newUrls = [...urls].slice(0, DELIVERY_LIMITS.maxRelaysPerScan);
     void this.#scanJob.run();
   }
 
@@ -89,35 +88,26 @@ export class ReceiptDispatcher {
     const scannedUrls = await listDeliveryRelays(db, this.#lastScannedUrl, maxRelaysPerScan);
     const hasMore = scannedUrls.length === maxRelaysPerScan;
     this.#lastScannedUrl = hasMore ? (scannedUrls.at(-1) ?? '') : '';
-    const newUrls = [...this.#newUrls].slice(-maxRelaysPerScan);
-    this.#newUrls.clear();
-    const urls = new Set([...operatorRelays, ...newUrls, ...scannedUrls]);
+    const urls = new Set([...operatorRelays, ...this.#newUrls, ...scannedUrls]);
     const dueRelays = await findDueRelays(db, clock(), [...urls]);
-    const urlsWithoutSlot = new Set<string>();
-    for (const relay of sortByPriority(dueRelays, newUrls)) {
-      if (!this.#tryDeliver(relay)) {
-        urlsWithoutSlot.add(relay.url);
-      }
+    for (const relay of sortByPriority(dueRelays, this.#newUrls)) {
+      this.#tryDeliver(relay);
     }
-    const remainingUrls = newUrls.filter((url) => urlsWithoutSlot.has(url));
-    // `wake` may have added relays during the queries. Their receipts are newer.
-    this.#newUrls = new Set([...remainingUrls, ...this.#newUrls]);
     this.#outage.recordSuccess();
   }
 
-  /** Returns false if the relay got no slot, or an earlier delivery to it is still active. */
-  #tryDeliver(relay: DueRelay): boolean {
+  /** Does nothing if the relay gets no slot, or an earlier delivery to it is still active. */
+  #tryDeliver(relay: DueRelay): void {
     const { url } = relay;
     const slots = this.#isProven(relay) ? this.#provenSlots : this.#unprovenSlots;
     if (this.#isStopping || this.#activeDeliveries.has(url) || !slots.tryAcquire(url)) {
-      return false;
+      return;
     }
     const delivery = this.#deliverToRelay(relay).finally(() => {
       slots.release(url);
       this.#activeDeliveries.delete(url);
     });
     this.#activeDeliveries.set(url, delivery);
-    return true;
   }
 
   #isProven({ url, acceptedAtMs }: DueRelay): boolean {
@@ -197,7 +187,7 @@ export class ReceiptDispatcher {
  * any number of relays that never respond, and other relays must not wait for all of these.
  */
 function sortByPriority(relays: readonly DueRelay[], newUrls: readonly string[]): DueRelay[] {
-  const newness = new Map(newUrls.map((url, index) => [url, index]));
-  const getNewness = ({ url }: DueRelay) => newness.get(url) ?? -1;
-  return relays.toSorted((a, b) => a.failures - b.failures || getNewness(b) - getNewness(a));
+  const ages = new Map(newUrls.map((url, index) => [url, index]));
+  const getAge = ({ url }: DueRelay) => ages.get(url) ?? newUrls.length;
+  return relays.toSorted((a, b) => a.failures - b.failures || getAge(a) - getAge(b));
 }
