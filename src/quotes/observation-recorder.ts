@@ -1,5 +1,4 @@
 import type { Clock } from '../clock.ts';
-import { isConstraintViolation } from '../database/errors.ts';
 import { type Db, notify, type Tx, transaction } from '../database/transaction.ts';
 import { type Logger, logMilestone } from '../log.ts';
 import { saveIssueAfterExpiry } from '../mints/mint-store.ts';
@@ -73,8 +72,7 @@ interface ReceiptSigningResult {
  * Records what a mint reports about quotes in one transaction. Observations may arrive late and repeatedly. Appends a new
  * payment to the recipient's list, signs its zap receipt if the payment is a zap, and notifies all processes.
  *
- * Throws if a batch violates a constraint of the database. The caller then records each observation alone; if one still
- * violates a constraint, nothing changes, and its stored state is returned.
+ * Throws if the database rejects the batch. The caller then records each observation alone.
  *
  * @param observations at most one per quote
  * @returns the new states of the quotes; leaves out unknown quotes
@@ -84,24 +82,16 @@ export async function recordObservations(
   mintUrl: string,
   observations: readonly SourcedObservation[],
 ): Promise<RecordedQuote[]> {
-  try {
-    const { decisions, receipts } = await transaction(context.db, (tx) =>
-      recordInTransaction(context, tx, mintUrl, observations),
-    );
-    // After the commit, so that a transaction that is rolled back logs nothing.
-    logDecisions(context, mintUrl, decisions);
-    logReceipts(context, receipts);
-    if (receipts.signed.length > 0) {
-      context.zaps?.onReceiptsCreated(receipts.signed.flatMap(({ relayUrls }) => relayUrls));
-    }
-    return decisions;
-  } catch (error) {
-    const [observation] = observations;
-    if (observation !== undefined && observations.length === 1 && isConstraintViolation(error)) {
-      return await handleInconsistentRows(context, mintUrl, observation, error);
-    }
-    throw error;
+  const { decisions, receipts } = await transaction(context.db, (tx) =>
+    recordInTransaction(context, tx, mintUrl, observations),
+  );
+  // After the commit, so that a transaction that is rolled back logs nothing.
+  logDecisions(context, mintUrl, decisions);
+  logReceipts(context, receipts);
+  if (receipts.signed.length > 0) {
+    context.zaps?.onReceiptsCreated(receipts.signed.flatMap(({ relayUrls }) => relayUrls));
   }
+  return decisions;
 }
 
 /** Locks the rows of recipients before those of quotes, both in a fixed order, to avoid deadlocks. */
@@ -204,28 +194,4 @@ function logReceipts({ log }: RecordingContext, { signed, refused }: ReceiptSign
   for (const { paymentHash, reason } of refused) {
     logMilestone(log, 'receipt_refused', paymentHash, { reason });
   }
-}
-
-/** Handles rows that were edited by hand: logs them. Their quote stays watched until an operator repairs them. */
-async function handleInconsistentRows(
-  { db, log }: RecordingContext,
-  mintUrl: string,
-  observation: SourcedObservation,
-  error: unknown,
-): Promise<RecordedQuote[]> {
-  const stored = await findQuotesByQuoteId(db, mintUrl, [observation.quoteId]);
-  log.error(
-    { event: 'quote_rows_inconsistent', err: error, mintUrl, quotes: stored.map(({ id }) => id) },
-    'cannot record a payment: the rows of its quote and recipient contradict each other; ' +
-      'the next poll will try again',
-  );
-  return stored.map(({ quoteId, state, paidAtMs, watchUntilMs }) => ({
-    quoteId,
-    state,
-    paidAtMs,
-    isWatched: watchUntilMs !== null,
-    hasStateChanged: false,
-    rejection: null,
-    source: observation.source,
-  }));
 }

@@ -1,4 +1,5 @@
 import type { Clock } from '../clock.ts';
+import { isConstraintViolation } from '../database/errors.ts';
 import type { Db } from '../database/transaction.ts';
 import { DatabaseUnavailableError, retryLogLevel } from '../errors.ts';
 import type { Logger } from '../log.ts';
@@ -249,6 +250,16 @@ export class MintWatcher {
           areAllRecorded = (await this.#record([report])) && areAllRecorded;
         }
         return areAllRecorded;
+      }
+      if (isConstraintViolation(error)) {
+        // Rows were edited by hand. Their quote stays watched until an operator repairs them.
+        const quotes = this.quotes.listRowIds(reports);
+        this.#context.log.error(
+          { event: 'quote_rows_inconsistent', err: error, mintUrl: this.mintUrl, quotes },
+          'cannot record a payment: the rows of its quote and recipient contradict each other; ' +
+            'the next poll will try again',
+        );
+        return true;
       }
       this.quotes.putBackReports(reports);
       this.#logFailure(error);

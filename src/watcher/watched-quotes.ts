@@ -255,6 +255,11 @@ export class WatchedQuotes implements SubscribableQuotes {
     });
   }
 
+  /** Returns the row ids (`quotes.id`) of reported quotes. */
+  listRowIds(reports: readonly SourcedObservation[]): number[] {
+    return this.#find(reports.map(({ quoteId }) => quoteId)).map(({ id }) => id);
+  }
+
   /** Keeps reports that could not be recorded, unless reports of the same or a later state have arrived meanwhile. */
   putBackReports(reports: readonly SourcedObservation[]): void {
     for (const report of reports) {

@@ -9,7 +9,12 @@ import { MintWatcher } from '../../src/watcher/mint-watcher.ts';
 import { useTestDatabase } from '../helpers/database/test-database.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { createMintPolicy } from '../helpers/mints/mint-policy.ts';
-import { buildUnpaidQuote, randomPubkey } from '../helpers/recipients/quote-fixtures.ts';
+import {
+  buildUnpaidQuote,
+  FIRST_PAID_AT_MS,
+  insertPaidQuotes,
+  randomPubkey,
+} from '../helpers/recipients/quote-fixtures.ts';
 
 const MINT_URL = 'https://operator.example';
 
@@ -55,6 +60,34 @@ it('records payments at the operator’s mint while mints that users chose use a
   slots.release('https://one.example');
   await tickUntilPaid(userWatcher, [...ofOperatorMint, ...ofUserMint]);
   await Promise.all([userWatcher.stop(), operatorWatcher.stop()]);
+});
+
+it('logs a payment of inconsistent rows until their repair, and records the others', async () => {
+  const { db } = database;
+  const quotes = await insertUnpaidQuotes(MINT_URL, 3);
+  const { pubkey } = quotes[0] ?? expect.fail();
+  // Without its user, the next payment gets the sequence number of the first one again.
+  const [paid] = await insertPaidQuotes(database, pubkey, [{ paidAtMs: FIRST_PAID_AT_MS }]);
+  await db.deleteFrom('users').where('pubkey', '=', pubkey).execute();
+  const lines: string[] = [];
+  const log = createLogger('error', { write: (line) => lines.push(line) });
+  const watcher = createWatcher(MINT_URL, createSlots(), () => undefined, log);
+  const others = [...quotes.slice(1), { quoteId: paid ?? expect.fail() }];
+  await tickUntilPaid(watcher, others);
+  await eventually(() => expect(lines).not.toEqual([]));
+  const rows = db.selectFrom('quotes').select('id').where('state', '=', 'UNPAID');
+  expect(JSON.parse(lines[0] ?? '')).toMatchObject({
+    event: 'quote_rows_inconsistent',
+    mintUrl: MINT_URL,
+    quotes: (await rows.execute()).map(({ id }) => id),
+    err: { message: expect.stringMatching(/quotes_listed_page|quotes\.paid_seq/) },
+  });
+  await db.insertInto('users').values({ pubkey, paid_count: 1 }).execute();
+  await watcher.stop();
+  // Polls the quote at once, like the next poll of the first watcher.
+  const nextWatcher = createWatcher(MINT_URL, createSlots());
+  await tickUntilPaid(nextWatcher, [...others, ...quotes.slice(0, 1)]);
+  await nextWatcher.stop();
 });
 
 it('logs reports of another amount each time their count has doubled', async () => {
