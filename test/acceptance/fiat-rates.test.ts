@@ -63,7 +63,9 @@ it.each([
   const refused = await submit({ amount: '5000', unit: 'USD' });
   expect(refused.status).toBe(400);
   const html = await refused.text();
-  expect(html).toContain('The amount must be at most 1,000,000 sats (about $500.00).');
+  expect(html).toContain(
+    'The amount must be at most 1,000,000 sats. 1,000,000 sats are about $500.00.',
+  );
   expect(html).toMatch(/<option selected[^>]*>USD</);
   const link = await open(`/${npub}?amount=1.5&unit=USD`);
   expect(link.html).toMatch(/<option selected[^>]*>USD</);

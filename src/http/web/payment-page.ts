@@ -13,7 +13,6 @@ import type { CurrentRates } from './fiat-rates.ts';
 import { breakableAddress, type Page } from './layout.ts';
 import type { PageLanguage } from './page-language.ts';
 import type { FormProblem, PaymentInput } from './payment-form.ts';
-import type { Message, TextKey } from './translation.ts';
 
 export interface Payee {
   origin: string;
@@ -214,6 +213,7 @@ function CommentField(props: PartProps) {
   `;
 }
 
+/** Names limits in sats also in the currency that the payer chose. */
 function Problem({
   field,
   problems,
@@ -225,25 +225,13 @@ function Problem({
   if (problem === undefined) {
     return null;
   }
-  const text = describeProblem(problem.message, { language, fiat, unit });
-  return html`<p id=${`${field ?? 'form'}-problem`} class="problem" role="alert">${text}</p>`;
-}
-
-const KEYS_WITH_WORTH: { readonly [key in TextKey]?: TextKey } = {
-  'amount.tooSmall': 'amount.tooSmallWithWorth',
-  'amount.tooLarge': 'amount.tooLargeWithWorth',
-};
-
-/** Names limits in sats also in the currency that the payer chose. */
-function describeProblem(
-  { key, values }: Message,
-  { language, fiat, unit }: Pick<PartProps, 'language' | 'fiat' | 'unit'>,
-): string {
+  const { key, values = {} } = problem.message;
+  const amount = Number(values['amount']);
   const rates = fiat?.rates.filter(({ currency }) => currency === unit) ?? [];
-  const keyWithWorth = KEYS_WITH_WORTH[key];
-  if (keyWithWorth === undefined || rates.length === 0) {
-    return language.t(key, values);
-  }
-  const worth = formatInCurrencies(Number(values?.['amount']), rates, language.language);
-  return language.t(keyWithWorth, { ...values, worth });
+  const worth = formatInCurrencies(amount, rates, language.language);
+  return html`
+    <p id=${`${field ?? 'form'}-problem`} class="problem" role="alert">
+      ${language.t(key, values)} ${amount > 0 && worth && language.t('pay.worth', { amount, worth })}
+    </p>
+  `;
 }

@@ -42,9 +42,6 @@ import {
 // Requests are repeated only after their outcome has been looked up. So cashu-ts must not repeat them (NUT-19).
 setGlobalRequestOptions({ requestTimeout: MINT_TIMEOUT_MS, ttl: 0 });
 
-/** The mint has not yet decided. The page asks again later. */
-class PaymentPendingError extends ExplainedError {}
-
 /** The payment was not made, and the ecash is there again. */
 export class PaymentFailedError extends Error {
   constructor(reason: unknown) {
@@ -520,7 +517,7 @@ export class MintWallet {
     }
     quote ??= await this.#lookUpPayment(holding);
     if (quote.state === MeltQuoteState.PENDING) {
-      throw new PaymentPendingError(t('collect.pending'));
+      throw new ExplainedError(t('collect.pending'));
     }
     // After an exchange has begun, that may have spent the inputs.
     if (quote.state === MeltQuoteState.PAID && holding.outputs === undefined) {
