@@ -1,5 +1,5 @@
 import { render } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { type Holding, sumEcash } from '../collect/holdings.ts';
 import { getElement } from '../common.ts';
 import { link, t } from '../translator.ts';
@@ -7,7 +7,7 @@ import { AddressesSection } from './addresses-section.tsx';
 import type { User } from './api-client.ts';
 import { CollectSection } from './collect-section.tsx';
 import { EcashSection, useHoldings } from './ecash-section.tsx';
-import { Button, Dialog, Problem, useFocusOnChange } from './elements.tsx';
+import { Button, Dialog, Problem } from './elements.tsx';
 import { InvitationSection } from './invitation-section.tsx';
 import { MintSection, type OfferedMint } from './mint-section.tsx';
 import { NotificationsSection } from './notifications-section.tsx';
@@ -32,7 +32,15 @@ function Page({ signerRelay, ...settings }: PageProps) {
   const { session, setSession, isLoading, problem, reload } = useSession();
   const holdings = useHoldings(session?.user.pubkey);
   const [isLeavingEcash, setIsLeavingEcash] = useState(false);
-  const heading = useFocusOnChange<HTMLHeadingElement>(isLoading ? undefined : session === null);
+  const heading = useRef<HTMLHeadingElement>(null);
+  const wasSignedIn = useRef<boolean | null>(null);
+  useEffect(() => {
+    // The button for signing in or out, which had the focus, is gone.
+    if (wasSignedIn.current !== null) {
+      heading.current?.focus();
+    }
+    wasSignedIn.current = isLoading ? null : session !== null;
+  }, [isLoading, session === null]);
   const showUser = (user: User) =>
     setSession((current) =>
       // A change may finish after the user has signed out.

@@ -173,16 +173,3 @@ export function useLoaded<Data>(
 }
 
 const NOT_LOADED = { data: null, problem: null };
-
-/** Moves the focus to an element when a defined value changes, because the button that changed it is gone. Returns its ref. */
-export function useFocusOnChange<Type extends HTMLElement>(value: unknown) {
-  const element = useRef<Type>(null);
-  const previous = useRef(value);
-  useEffect(() => {
-    if (previous.current !== undefined && previous.current !== value) {
-      element.current?.focus();
-    }
-    previous.current = value;
-  }, [value]);
-  return element;
-}

@@ -1,7 +1,7 @@
 import './limit-responses.ts';
 import { render } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { parseAmount } from '../../amount.ts';
+import { validateAmount } from '../../amount.ts';
 import { CopyableText, Section } from '../../elements.ts';
 import { CollectWithin, isPastDeadline, useNowMs } from '../account/collect-within.tsx';
 import { Button, FieldForm, Problem, Status, useAction, useLoaded } from '../account/elements.tsx';
@@ -339,12 +339,9 @@ function readAmount(text: string): number | null {
   if (text.trim() === '') {
     return null;
   }
-  const amount = parseAmount(text);
+  const amount = validateAmount(text, { minSat: 1, maxSat: Infinity });
   if (typeof amount !== 'number') {
-    throw new ExplainedError(t(amount));
-  }
-  if (amount === 0) {
-    throw new ExplainedError(t('amount.tooSmall', { amount: 1 }));
+    throw new ExplainedError(t(amount.key, amount.values));
   }
   return amount;
 }

@@ -19,6 +19,7 @@ import {
   isUnfinished,
   isUnpaid,
   listHoldings,
+  sumEcash,
 } from './holdings.ts';
 import { formatMint } from './mint-problem.ts';
 import { encodeToken } from './mint-wallet.ts';
@@ -124,15 +125,18 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
   if (name === '' || (terms === undefined && info.problem === null)) {
     return null;
   }
-  const balanceSat = wallet.spendable
-    .filter((holding) => holding.mintUrl === mintUrl)
-    .reduce((sum, { amountSat }) => sum + amountSat, 0);
+  const balanceSat = sumEcash(wallet.spendable.filter((holding) => holding.mintUrl === mintUrl));
   const canChoose = (token ?? invoice ?? arriving[0]) === undefined;
   const mintProblem =
     invoice !== undefined && wallet.problems[0] !== undefined ? wallet.problems.join(' ') : null;
   const price = <strong>{t('sats', { amount: priceSat })}</strong>;
   const button = (method: PaymentMethod, label: string) => (
-    <button type="button" aria-disabled={isRunning} onClick={() => void run(method)}>
+    <button
+      type="button"
+      class={method === 'other_wallet' ? 'secondary' : ''}
+      aria-disabled={isRunning}
+      onClick={() => void run(method)}
+    >
       {label}
     </button>
   );
