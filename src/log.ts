@@ -24,32 +24,6 @@ export function createLogger(level: string, destination?: pino.DestinationStream
   );
 }
 
-/** Keeps the newest lines of level `error` and above. */
-export class RecentErrors {
-  readonly #lines: string[] = [];
-
-  /** Returns a destination that also remembers errors. */
-  watch(destination: pino.DestinationStream): pino.DestinationStream {
-    return {
-      write: (line) => {
-        if (/^\{"level":"(?:error|fatal)"/.test(line)) {
-          this.#lines.unshift(line);
-          this.#lines.length = Math.min(this.#lines.length, 50);
-        }
-        destination.write(line);
-      },
-    };
-  }
-
-  /** Lists the errors, the newest first. */
-  list(): { time: string; event: string; message: string }[] {
-    return this.#lines.map((line) => {
-      const { time, event = '', msg = '', err } = JSON.parse(line);
-      return { time, event, message: err?.message ? `${msg}: ${err.message}` : msg };
-    });
-  }
-}
-
 /**
  * Creates a destination that writes to standard output. If that is the stream (`device:inode`) that leads to systemd's
  * journal, each line begins with a priority such as `<6>`, which the journal removes.

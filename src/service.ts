@@ -16,7 +16,7 @@ import { PublicOrigins } from './http/public-origins.ts';
 import { listen } from './http/server.ts';
 import { createFiatRates } from './http/web/fiat-rates.ts';
 import { translateMessage } from './http/web/page-language.ts';
-import { createLogDestination, createLogger, type Logger, RecentErrors } from './log.ts';
+import { createLogDestination, createLogger, type Logger } from './log.ts';
 import { createAuditLogJob, createMaintenanceJob } from './maintenance.ts';
 import { readDatabaseCounts } from './metrics/database-counts-store.ts';
 import { Metrics } from './metrics/metrics.ts';
@@ -182,12 +182,12 @@ interface StartedParts {
 /** Opens the database and constructs all parts, which {@link start} starts. */
 async function createParts(config: Config, overrides: ServiceOverrides) {
   const { clock = Date.now, monotonicMs = () => performance.now() } = overrides;
-  const recentErrors = new RecentErrors();
-  const createServiceLogger = async () => {
-    const destination = await createLogDestination(config.logFormat, readJournalStream());
-    return createLogger(config.logLevel, recentErrors.watch(destination));
-  };
-  const log = overrides.log ?? (await createServiceLogger());
+  const log =
+    overrides.log ??
+    createLogger(
+      config.logLevel,
+      await createLogDestination(config.logFormat, readJournalStream()),
+    );
   const database = overrides.database ?? (await openServiceDatabase(config, log));
   const { db } = database;
   const shared = { db, clock, monotonicMs, log };
@@ -348,10 +348,7 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
       subscribers: quotes.subscribers,
       usernames: usernames.context,
       notifications: notifications?.context ?? null,
-      operator:
-        config.operatorKeys.length === 0
-          ? null
-          : createOperatorPage({ ...shared, ...mints, config, readiness, recentErrors }),
+      operator: config.operatorKeys.length === 0 ? null : createOperatorPage({ config, db }),
       recipientRelays: zaps.recipientRelays,
       profiles: config.web?.hasProfiles ? zaps.profiles : null,
       fiatRates,

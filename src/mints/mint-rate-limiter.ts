@@ -57,8 +57,6 @@ interface RouteQueue {
   limiter: RouteRateLimiter;
   outage: OutageTracker;
   waiters: Set<Waiter>;
-  requestCount: number;
-  failureCount: number;
   /** Ends when the next waiter gets a slot. */
   timer?: NodeJS.Timeout;
 }
@@ -111,15 +109,6 @@ export class MintRateLimiter {
     return this.#mints.peek(mintUrl)?.get(route)?.limiter.hasRefusedLately ?? false;
   }
 
-  /** Counts the finished requests to a mint, for the operator. */
-  countRequests(mintUrl: string): { requests: number; failures: number } {
-    const queues = [...(this.#mints.peek(mintUrl)?.values() ?? [])];
-    return {
-      requests: queues.reduce((sum, { requestCount }) => sum + requestCount, 0),
-      failures: queues.reduce((sum, { failureCount }) => sum + failureCount, 0),
-    };
-  }
-
   listRoutes(mintUrl: string): { route: MintRoute; pauseMs: number; hasRefusedLately: boolean }[] {
     const nowMs = this.#context.monotonicMs();
     return [...(this.#mints.peek(mintUrl)?.values() ?? [])].map(({ route, limiter }) => ({
@@ -169,8 +158,6 @@ export class MintRateLimiter {
         const nowMs = monotonicMs();
         const hadRefused = limiter.hasRefusedLately;
         limiter.recordResult({ sentAtMs, addressGroup }, result, nowMs);
-        queue.requestCount += 1;
-        queue.failureCount += Number(result.outcome === 'unavailable');
         const durationMs = nowMs - sentAtMs;
         onRequestFinished?.({ mintUrl, route, outcome: result.outcome, durationMs });
         this.#logChange(queue, result, hadRefused);
@@ -185,8 +172,7 @@ export class MintRateLimiter {
   #createQueue(mintUrl: string, route: MintRoute): RouteQueue {
     const limiter = new RouteRateLimiter();
     const outage = new OutageTracker(this.#context.monotonicMs);
-    const counts = { requestCount: 0, failureCount: 0 };
-    return { mintUrl, route, limiter, outage, waiters: new Set(), ...counts };
+    return { mintUrl, route, limiter, outage, waiters: new Set() };
   }
 
   #serveWaiters(queue: RouteQueue): void {

@@ -62,20 +62,6 @@ export async function findMintHealth(db: Db, mintUrl: string): Promise<MintHealt
   return row ?? null;
 }
 
-/** Lists mints with their health: one that is always the first, then those that fail. */
-export async function listMintHealth(db: Db, firstUrl: string, limit: number) {
-  return await db
-    .selectFrom('mints')
-    .select(['url', 'answered_at as answeredAtMs', 'failing_since as failingSinceMs', 'failure'])
-    .orderBy(
-      sql`case when url = ${firstUrl} then 0 when failing_since is not null then 1 else 2 end`,
-    )
-    .orderBy('answered_at', (order) => order.desc().nullsLast())
-    .orderBy('url')
-    .limit(limit)
-    .execute();
-}
-
 export async function listFailingMints(db: Db): Promise<string[]> {
   const rows = await db
     .selectFrom('mints')

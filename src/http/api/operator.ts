@@ -9,16 +9,13 @@ const commandBody = jsonBody({ argv: z.array(z.string().max(2_000)).min(1).max(2
 /** For the operator page, so not part of the documented API. Registered only with OPERATOR_KEYS. */
 export const operatorRoutes: FastifyPluginAsyncZod<OperatorContext> = async (
   app,
-  { keys, readOverview, runCommand },
+  { keys, runCommand },
 ) => {
-  // Others get the answer for a path that does not exist.
   app.addHook('onRequest', async ({ pubkey }) => {
     if (!keys.includes(pubkey)) {
-      throw new RequestError('not_found', 'Not found.');
+      throw new RequestError('not_found', 'This key is not in OPERATOR_KEYS.');
     }
   });
-
-  app.get('/api/v2/operator/overview', async () => success(await readOverview()));
 
   const config = { rateLimitCategory: 'settingChanges' } as const;
   const schema = { body: commandBody };

@@ -37,17 +37,6 @@ export async function saveAlert(db: Db, name: string, state: AlertState): Promis
     .execute();
 }
 
-/** Lists the problems that were found at the last checks, the newest first. */
-export async function listPresentAlerts(db: Db) {
-  return await db
-    .selectFrom('alerts')
-    .select(['since as sinceMs', 'text'])
-    .where('since', 'is not', null)
-    .$narrowType<{ sinceMs: number; text: string }>()
-    .orderBy('since', 'desc')
-    .execute();
-}
-
 const DAY_MS = 24 * 60 * 60_000;
 
 /** Returns the number and sum of the payments whose deadline passed in the last day before they were collected. */
