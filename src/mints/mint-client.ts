@@ -8,7 +8,6 @@ import { type MintInfo, parseMintInfo } from './mint-info.ts';
 import type { MintRateLimiter, MintRoute, RequestWait } from './mint-rate-limiter.ts';
 import {
   type CreatedQuote,
-  isQuoteId,
   parseCreatedQuote,
   parseQuoteObservation,
   type QuoteObservation,
@@ -85,11 +84,8 @@ export class MintClient {
     });
   }
 
-  async readQuote(mintUrl: string, quoteId: string): Promise<ReadQuoteResult> {
-    if (!isQuoteId(quoteId)) {
-      return { outcome: 'not_found' };
-    }
-    return await sendMintRequest<ReadQuoteResult>(this.#context, {
+  readQuote(mintUrl: string, quoteId: string): Promise<ReadQuoteResult> {
+    return sendMintRequest<ReadQuoteResult>(this.#context, {
       mintUrl,
       route: 'read',
       path: `/v1/mint/quote/bolt11/${encodeURIComponent(quoteId)}`,
@@ -104,16 +100,13 @@ export class MintClient {
   }
 
   /** Reads the states of several quotes with one request (NUT-29): at most as many as the mint advertises. */
-  async checkQuotes(mintUrl: string, quoteIds: readonly string[]): Promise<CheckQuotesResult> {
-    const ids = new Set(quoteIds.filter(isQuoteId));
-    if (ids.size === 0) {
-      return { outcome: 'found', observations: [] };
-    }
-    return await sendMintRequest<CheckQuotesResult>(this.#context, {
+  checkQuotes(mintUrl: string, quoteIds: readonly string[]): Promise<CheckQuotesResult> {
+    const ids = new Set(quoteIds);
+    return sendMintRequest<CheckQuotesResult>(this.#context, {
       mintUrl,
       route: 'check',
       path: '/v1/mint/quote/bolt11/check',
-      body: { quotes: [...ids] },
+      body: { quotes: quoteIds },
       maxResponseBytes: MAX_QUOTE_RESPONSE_BYTES + ids.size * 2 * 1024,
       parse: (quotes) => {
         // A mint may repeat quotes. Longer lists are not parsed, because it takes time.

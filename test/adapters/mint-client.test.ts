@@ -191,13 +191,6 @@ describe('MintClient requests', () => {
       'GET /Bitcoin/v1/info',
     ]);
   });
-
-  it('sends no request for an invalid id', async () => {
-    const unreachableUrl = 'http://127.0.0.1:1';
-    expect(await client.readQuote(unreachableUrl, '..')).toEqual({ outcome: 'not_found' });
-    const result = await client.checkQuotes(unreachableUrl, ['', '\ud800']);
-    expect(result).toEqual({ outcome: 'found', observations: [] });
-  });
 });
 
 describe('MintClient.readQuote and MintClient.checkQuotes', () => {
