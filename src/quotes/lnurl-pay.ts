@@ -26,14 +26,10 @@ export function narrowSendableRange(
     : { minMsat: minSat * MSAT_PER_SAT, maxMsat: maxSat * MSAT_PER_SAT };
 }
 
-export function formatLnurlText(address: string, template: string): string {
-  return template.replaceAll('{address}', address);
-}
-
 /** Returns the LNURL `metadata` (LUD-06, LUD-16). @param address without its tag */
 export function buildLnurlMetadata(address: string, tag: string | null, template: string): string {
   return JSON.stringify([
-    ['text/plain', formatLnurlText(address, template)],
+    ['text/plain', template.replaceAll('{address}', address)],
     ['text/identifier', address],
     ...(tag === null ? [] : [['text/tag', tag]]),
   ]);
@@ -53,12 +49,10 @@ export function validateComment(comment: string, maxLength: number): string | nu
   return comment;
 }
 
-/** What a payer sends with a payment, and the texts of which one becomes the description of its invoice. */
+/** What a payer sends with a payment, and the metadata, of which the invoice may get the text or the hash. */
 export interface PaymentDetails {
   /** The exact `metadata` of the discovery response (LUD-06). */
   lnurlMetadata: string;
-  /** The `text/plain` entry of the metadata. */
-  plainText: string;
   tag: string | null;
   comment: string | null;
   /** The exact zap request as signed (NIP-57); null if the payment is not a zap. */
@@ -73,11 +67,12 @@ export interface PaymentDetails {
  */
 export function chooseInvoiceDescription(
   mint: Pick<MintInfo, 'supportsDescription' | 'supportsDescriptionHash'>,
-  { lnurlMetadata, plainText, comment, zapRequest }: PaymentDetails,
+  { lnurlMetadata, comment, zapRequest }: PaymentDetails,
 ): InvoiceDescription {
   if (mint.supportsDescriptionHash) {
     return { descriptionHash: hash('sha256', zapRequest ?? lnurlMetadata) };
   }
+  const [[, plainText]] = JSON.parse(lnurlMetadata) as [[string, string]];
   const line = toSingleLine(comment ?? '') || toSingleLine(plainText);
   return mint.supportsDescription && line !== '' ? { description: line } : {};
 }

@@ -6,7 +6,6 @@ import { toAddressPrefixes } from '../../net/address-prefixes.ts';
 import { getSendableRange, issueInvoice } from '../../quotes/issue-invoice.ts';
 import {
   buildLnurlMetadata,
-  formatLnurlText,
   type PaymentDetails,
   validateComment,
 } from '../../quotes/lnurl-pay.ts';
@@ -131,7 +130,6 @@ export const lnurlRoutes: Routes = async (app, context) => {
     }
     const details = {
       lnurlMetadata,
-      plainText: formatLnurlText(address, descriptionTemplate),
       tag,
       comment: validateComment(comment, context.maxCommentLength),
       ...readZapRequest(request, recipient.pubkey, amount, zapPubkey, context),

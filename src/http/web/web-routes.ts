@@ -7,7 +7,7 @@ import type { Logger } from '../../log.ts';
 import { toAddressPrefixes } from '../../net/address-prefixes.ts';
 import { mintUnavailableError } from '../../quotes/invoice-admission.ts';
 import { getSendableRange, issueInvoice } from '../../quotes/issue-invoice.ts';
-import { buildLnurlMetadata, formatLnurlText, MSAT_PER_SAT } from '../../quotes/lnurl-pay.ts';
+import { buildLnurlMetadata, MSAT_PER_SAT } from '../../quotes/lnurl-pay.ts';
 import { findQuoteByVerifyToken } from '../../quotes/quote-store.ts';
 import type { ResolvedAddress } from '../../recipients/recipient-directory.ts';
 import { checkUsernameAvailability } from '../../usernames/register-username.ts';
@@ -377,7 +377,6 @@ async function issueWebInvoice(
   const address = `${account}@${host}`;
   const details = {
     lnurlMetadata: buildLnurlMetadata(address, tag, descriptionTemplate),
-    plainText: formatLnurlText(address, descriptionTemplate),
     tag,
     comment,
     zapRequest: null,

@@ -10,9 +10,10 @@ const SUPPORTS_NEITHER = { supportsDescription: false, supportsDescriptionHash: 
 /** The maximum in a BOLT 11 invoice. */
 const MAX_DESCRIPTION_BYTES = 639;
 
+const PLAIN_TEXT = 'Payment to älice@post.example';
+
 const PAYMENT_DETAILS: PaymentDetails = {
-  lnurlMetadata: '[["text/plain","Payment to älice@post.example"]]',
-  plainText: 'Payment to älice@post.example',
+  lnurlMetadata: JSON.stringify([['text/plain', PLAIN_TEXT]]),
   tag: null,
   comment: null,
   zapRequest: null,
@@ -27,9 +28,9 @@ const WITH_ZAP = { zapRequest: ZAP_REQUEST };
 it.each<[typeof SUPPORTS_BOTH, Partial<PaymentDetails>, object]>([
   [SUPPORTS_BOTH, {}, HASH_OF_METADATA],
   [SUPPORTS_BOTH, { ...WITH_ZAP, comment: 'For tea' }, { descriptionHash: sha256Hex(ZAP_REQUEST) }],
-  [SUPPORTS_DESCRIPTION, {}, { description: PAYMENT_DETAILS.plainText }],
+  [SUPPORTS_DESCRIPTION, {}, { description: PLAIN_TEXT }],
   [SUPPORTS_DESCRIPTION, { comment: 'For tea' }, { description: 'For tea' }],
-  [SUPPORTS_DESCRIPTION, WITH_ZAP, { description: PAYMENT_DETAILS.plainText }],
+  [SUPPORTS_DESCRIPTION, WITH_ZAP, { description: PLAIN_TEXT }],
   [SUPPORTS_DESCRIPTION, { ...WITH_ZAP, comment: 'gm' }, { description: 'gm' }],
   [SUPPORTS_NEITHER, { ...WITH_ZAP, comment: 'For tea' }, {}],
 ])(
@@ -46,14 +47,14 @@ it.each([
     'one two three four five',
   ],
   ['a comment with control characters', 'a\u0000b\u001b[31mc\u007f', 'a b [31mc'],
-  ['an empty comment', '', PAYMENT_DETAILS.plainText],
-  ['a comment of zero-width characters', '\u200b\u2060\ufeff\u3164', PAYMENT_DETAILS.plainText],
+  ['an empty comment', '', PLAIN_TEXT],
+  ['a comment of zero-width characters', '\u200b\u2060\ufeff\u3164', PLAIN_TEXT],
   [
     'a comment that just fits',
     'x'.repeat(MAX_DESCRIPTION_BYTES),
     'x'.repeat(MAX_DESCRIPTION_BYTES),
   ],
-  ['a comment that is too long', `${'x'.repeat(638)}é`, PAYMENT_DETAILS.plainText],
+  ['a comment that is too long', `${'x'.repeat(638)}é`, PLAIN_TEXT],
 ])('returns one line of at most 639 bytes for %s', (_case, comment, expected) => {
   expect(describeComment(comment)).toBe(expected);
 });
