@@ -20,7 +20,6 @@ import {
   schedulePurchaseRetry,
 } from './purchase-store.ts';
 import { recordNameChange } from './record-name-change.ts';
-import { sealProofs } from './sealed-proofs.ts';
 import {
   findSwapResult,
   OUTDATED_PLAN_REASONS,
@@ -30,6 +29,7 @@ import {
   type SwapResult,
   sendSwap,
 } from './token-swap.ts';
+import { sealProofs } from './treasury.ts';
 import { addTreasuryProofs, readActiveTreasuryKeyId } from './treasury-store.ts';
 import { assignHeldUsername, holdUsername, releaseHeldUsername } from './username-store.ts';
 

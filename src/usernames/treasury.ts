@@ -6,10 +6,9 @@ import type { Proof } from '../mints/ecash.ts';
 import { type AuditActor, recordAuditEvent } from '../recipients/audit-store.ts';
 import type { Sealer } from '../sealer.ts';
 import { encodeToken } from './ecash/cashu-token.ts';
-import { sumAmounts } from './ecash/proofs.ts';
+import { computeY, mapInSlices, sumAmounts } from './ecash/proofs.ts';
 import { EXPIRY_WARNING_MS, MAX_LISTED } from './limits.ts';
 import { listOpenPurchases, readTotalSales } from './purchase-store.ts';
-import { openProof } from './sealed-proofs.ts';
 import {
   findWithdrawal,
   listBalances,
@@ -19,6 +18,7 @@ import {
   moveProofsToWithdrawal,
   needsTreasurySecret,
   readActiveTreasuryKeyId,
+  type SealedProof,
 } from './treasury-store.ts';
 
 export interface WithdrawalOrder {
@@ -121,6 +121,26 @@ export async function readWithdrawalToken(
   const { sealedProofs, mintUrl, amountSat } = withdrawal;
   const proofs = await requireSealer(sealer).open(`token ${id}`, sealedProofs);
   return { token: encodeToken(mintUrl, proofs as Proof[]), amountSat };
+}
+
+/** Seals each proof for its own row of the treasury. */
+export async function sealProofs(
+  sealer: Sealer,
+  mintUrl: string,
+  proofs: readonly Proof[],
+  expiresAtMs: number | null = null,
+): Promise<SealedProof[]> {
+  const identifiedProofs = await mapInSlices(proofs, (proof) => ({ proof, y: computeY(proof) }));
+  return await Promise.all(
+    identifiedProofs.map(async ({ proof, y }) => {
+      const sealed = await sealer.seal(`treasury proof ${y}`, proof);
+      return { y, mintUrl, amountSat: proof.amount, expiresAtMs, sealed };
+    }),
+  );
+}
+
+export async function openProof(sealer: Sealer, { y, sealed }: Pick<SealedProof, 'y' | 'sealed'>) {
+  return (await sealer.open(`treasury proof ${y}`, sealed)) as Proof;
 }
 
 function requireSealer(sealer: Sealer | null): Sealer {

@@ -1,9 +1,9 @@
 import { getDecodedToken } from '@cashu/cashu-ts';
 import { afterEach, describe, expect, it } from 'vitest';
 import { Sealer } from '../../src/sealer.ts';
-import { sealProofs } from '../../src/usernames/sealed-proofs.ts';
 import {
   readWithdrawalToken,
+  sealProofs,
   type WithdrawalResult,
   withdrawFromTreasury,
 } from '../../src/usernames/treasury.ts';
