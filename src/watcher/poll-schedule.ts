@@ -24,8 +24,9 @@ const EXPIRED_INTERVALS = { ageDivisor: 3, minMs: MINUTE_MS };
 const PAID_INTERVALS = { ageDivisor: 30, minMs: 15 * SECOND_MS };
 /** Since the change to INFLIGHT (the mint is signing). Short, because wallets treat such a quote as unpaid. */
 const INFLIGHT_INTERVALS = { ageDivisor: 1, minMs: 3 * SECOND_MS };
-/** If a subscription covers the quote, intervals are five times as long, and at most twice this. */
 const MAX_INTERVAL_MS = 2 * HOUR_MS;
+/** If a subscription covers the quote, intervals are five times as long, and at most this. */
+export const LONGEST_INTERVAL_MS = 2 * MAX_INTERVAL_MS;
 
 /** How long an expired quote is watched at a mint with many quotes. Nodes reject late payments unless their clock is wrong. */
 const CROWDED_LATE_PAYMENT_GRACE_MS = 10 * MINUTE_MS;
@@ -80,7 +81,7 @@ export function computePollIntervalMs(
     quote.state === 'PAID'
       ? growInterval(PAID_INTERVALS, atMs - (quote.paidAtMs ?? atMs))
       : computeUnpaidIntervalMs(quote, atMs);
-  return isCovered ? Math.min(5 * intervalMs, 2 * MAX_INTERVAL_MS) : intervalMs;
+  return isCovered ? Math.min(5 * intervalMs, LONGEST_INTERVAL_MS) : intervalMs;
 }
 
 function computeUnpaidIntervalMs(quote: QuoteStatus, atMs: number): number {

@@ -26,7 +26,7 @@ export function createWatchedQuote(row: WatchedQuoteRow, nowMs: number, lastPoll
     lastPolledAtMs,
     stateSinceMs: nowMs,
     /** The next poll is not due earlier, whatever the schedule says. */
-    notBeforeMs: 0,
+    notBeforeMs: nowMs,
     /** How many quotes a batch with it may have, because the mint failed for a larger one; 0: it is read alone. */
     batchLimit: NO_BATCH_LIMIT,
     subscribedAtMs: null as number | null,

@@ -21,8 +21,8 @@ import {
 import { PollOrder } from './poll-order.ts';
 import {
   computeNextPoll,
-  computePollIntervalMs,
   isWatchPeriodOver,
+  LONGEST_INTERVAL_MS,
   WATCH_END_CONFIRMATION_MS,
 } from './poll-schedule.ts';
 import {
@@ -62,7 +62,7 @@ export class WatchedQuotes implements SubscribableQuotes {
   /** Adds a quote that was just created. Its first poll is due after a poll interval. */
   addNew(row: WatchedQuoteRow): void {
     if (!this.#quotes.has(row.quoteId)) {
-      this.#addUnsubscribed([this.#watch(row, { isJustCreated: true })]);
+      this.#addUnsubscribed([this.#watch(row, { sincePollMs: 0 })]);
     }
   }
 
@@ -75,7 +75,8 @@ export class WatchedQuotes implements SubscribableQuotes {
     for (const row of rows) {
       const watched = this.#quotes.get(row.quoteId);
       if (watched === undefined) {
-        added.push(this.#watch(row, { isJustCreated: false }));
+        // A poll is due, whatever its interval is.
+        added.push(this.#watch(row, { sincePollMs: LONGEST_INTERVAL_MS }));
       } else {
         this.#setState(watched, row);
       }
@@ -89,15 +90,9 @@ export class WatchedQuotes implements SubscribableQuotes {
     this.#unsubscribed = new Set(sorted.slice(-MAX_UNSUBSCRIBED_QUOTES));
   }
 
-  #watch(row: WatchedQuoteRow, { isJustCreated }: { isJustCreated: boolean }): WatchedQuote {
+  #watch(row: WatchedQuoteRow, { sincePollMs }: { sincePollMs: number }): WatchedQuote {
     const nowMs = this.#monotonicMs();
-    let lastPolledAtMs = nowMs;
-    if (!isJustCreated) {
-      // Pretends that the last poll was a whole interval ago (the longest one, with a subscription), so that a poll is due.
-      const context = { stateAgeAtPollMs: 0, isCovered: true };
-      lastPolledAtMs -= computePollIntervalMs(row, this.#context.clock(), context);
-    }
-    const quote = createWatchedQuote(row, nowMs, lastPolledAtMs);
+    const quote = createWatchedQuote(row, nowMs, nowMs - sincePollMs);
     this.#quotes.set(quote.quoteId, quote);
     this.unpaidCount += Number(quote.state === 'UNPAID');
     this.#schedule(quote);
