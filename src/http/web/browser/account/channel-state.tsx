@@ -31,6 +31,21 @@ export interface ChannelsProps {
   onRemove: (channel: Channel) => Promise<void>;
 }
 
+/** Adds a channel. */
+export function AddButton({ label, onAdd }: { label: string; onAdd: () => Promise<void> }) {
+  const { isRunning, problem, run } = useAction(onAdd);
+  return (
+    <>
+      <p>
+        <Button aria-disabled={isRunning} onClick={() => void run()}>
+          {isRunning ? t('account.saving') : label}
+        </Button>
+      </p>
+      <Problem text={problem} />
+    </>
+  );
+}
+
 type ChannelStateProps = Omit<ChannelsProps, 'channels' | 'onAdd'> & {
   channel: Channel;
   /** Sends a test at once. */

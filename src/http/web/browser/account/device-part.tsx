@@ -2,8 +2,8 @@ import { useState } from 'preact/hooks';
 import { ExplainedError } from '../explained-error.ts';
 import { formatTime, language, t } from '../translator.ts';
 import type { User } from './api-client.ts';
-import { type Channel, ChannelState, type ChannelsProps } from './channel-state.tsx';
-import { Button, Problem, useAction, useLoaded } from './elements.tsx';
+import { AddButton, type Channel, ChannelState, type ChannelsProps } from './channel-state.tsx';
+import { Problem, useLoaded } from './elements.tsx';
 
 type DevicePartProps = ChannelsProps & {
   user: User;
@@ -62,7 +62,6 @@ export function DevicePart({ user, webPushKey, channels, onAdd, ...props }: Devi
 
 function NewDevice({ onAdd }: { onAdd: (showComment: boolean) => Promise<void> }) {
   const [showComment, setShowComment] = useState(false);
-  const { isRunning, problem, run } = useAction(() => onAdd(showComment));
   return (
     <>
       <label class="switch">
@@ -73,12 +72,7 @@ function NewDevice({ onAdd }: { onAdd: (showComment: boolean) => Promise<void> }
         />
         {t('account.deviceShowComment')}
       </label>
-      <p>
-        <Button aria-disabled={isRunning} onClick={() => void run()}>
-          {t(isRunning ? 'account.saving' : 'account.deviceAdd')}
-        </Button>
-      </p>
-      <Problem text={problem} />
+      <AddButton label={t('account.deviceAdd')} onAdd={() => onAdd(showComment)} />
     </>
   );
 }

@@ -1,12 +1,17 @@
+import { npubEncode } from 'nostr-tools/nip19';
 import { useState } from 'preact/hooks';
-import { Section } from '../../elements.ts';
-import { t } from '../translator.ts';
+import { CopyableText, Section } from '../../elements.ts';
+import { language, rich, t } from '../translator.ts';
 import { type ApiClient, ApiError, type Session } from './api-client.ts';
-import { CHANNELS_PATH, type Channel, type ChannelsProps } from './channel-state.tsx';
+import {
+  AddButton,
+  CHANNELS_PATH,
+  type Channel,
+  ChannelState,
+  type ChannelsProps,
+} from './channel-state.tsx';
 import { DevicePart } from './device-part.tsx';
-import { Problem, useLoaded } from './elements.tsx';
-import { NostrPart } from './nostr-part.tsx';
-import { WebhookPart } from './webhook-part.tsx';
+import { FieldForm, Problem, useAction, useLoaded } from './elements.tsx';
 
 interface Notifications {
   channels: Channel[];
@@ -51,6 +56,80 @@ export function NotificationsSection({ api, user }: Session) {
         </>
       )}
     </Section>
+  );
+}
+
+/** @param props.nostrPubkey the key of the server */
+function NostrPart({
+  nostrPubkey,
+  channels,
+  onAdd,
+  ...props
+}: ChannelsProps & { nostrPubkey: string }) {
+  const [isNew, setIsNew] = useState(false);
+  const channel = channels.find(({ kind }) => kind === 'nostr');
+  const add = async () => {
+    setIsNew(true);
+    const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
+    await onAdd({ kind: 'nostr', language, timeZone });
+  };
+  return (
+    <>
+      <h3>{t('account.nostrTitle')}</h3>
+      <p>
+        {rich('account.nostrText', {
+          npub: <code class="breakable">{npubEncode(nostrPubkey)}</code>,
+        })}
+      </p>
+      {channel === undefined ? (
+        <AddButton label={t('account.nostrAdd')} onAdd={add} />
+      ) : (
+        <ChannelState {...props} channel={channel} isNew={isNew} />
+      )}
+    </>
+  );
+}
+
+/** A program of the user, to which the server reports each payment. */
+function WebhookPart({ channels, onAdd, ...props }: ChannelsProps) {
+  const [url, setUrl] = useState('');
+  const { isRunning, problem, run } = useAction(
+    async () => {
+      await onAdd({ kind: 'webhook', url });
+      setUrl('');
+    },
+    { invalid: 'account.webhookUrlInvalid' },
+  );
+  const webhook = channels.find(({ kind }) => kind === 'webhook');
+  return (
+    <>
+      <h3>{t('account.webhookTitle')}</h3>
+      <p>{t('account.webhookText')}</p>
+      {webhook === undefined ? (
+        <FieldForm
+          id="webhook"
+          label={t('account.webhookUrl')}
+          value={url}
+          onText={setUrl}
+          attributes={{ type: 'url', placeholder: 'https://shop.example/paid' }}
+          problem={problem}
+          button={t('account.webhookAdd')}
+          busyButton={isRunning && t('account.saving')}
+          isSecondary
+          onSubmit={run}
+        />
+      ) : (
+        <ChannelState {...props} channel={webhook}>
+          <p class="breakable">{t('account.webhookSite', { site: webhook.site ?? '' })}</p>
+          {webhook.secret !== undefined && (
+            <>
+              <p>{t('account.webhookSecret')}</p>
+              <CopyableText text={webhook.secret} label={t('account.webhookCopySecret')} />
+            </>
+          )}
+        </ChannelState>
+      )}
+    </>
   );
 }
 
