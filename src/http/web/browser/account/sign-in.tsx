@@ -1,17 +1,13 @@
 import { useRef, useState } from 'preact/hooks';
 import { CopyableText, QrCode, Section } from '../../elements.ts';
 import { rich, t } from '../translator.ts';
-import { type Pairing, pairingStore } from './browser-storage.ts';
+import { pairingStore } from './browser-storage.ts';
 import { Button, Dialog, FieldForm, FormProblem, useAction } from './elements.tsx';
 import { connectToBunker, inviteSigner, reconnect } from './remote-signer.ts';
 import { connectToExtension, parseBunkerUri, type Signer, SignerError } from './signer.ts';
 import { type AccountSession, openSession } from './use-session.ts';
 
-/** Connects to a signer. Calls `show` with what the user has to do meanwhile. */
-type Connect = (
-  signal: AbortSignal,
-  show: (waitingFor: WaitingFor) => void,
-) => Promise<Signer['signEvent']>;
+type Connect = (signal: AbortSignal) => Promise<Signer['signEvent']> | Signer['signEvent'];
 
 interface SignInProps {
   signerRelay: string;
@@ -46,7 +42,7 @@ export function SignIn({ signerRelay, onSession }: SignInProps) {
     controller.current = new AbortController();
     const { signal } = controller.current;
     try {
-      const signEvent = await connect(signal, setWaitingFor);
+      const signEvent = await connect(signal);
       const signer = { signEvent, close: () => abort(t('account.signedOut')) };
       onSession(await openSession(signer, signal));
     } catch (error) {
@@ -56,26 +52,23 @@ export function SignIn({ signerRelay, onSession }: SignInProps) {
       setWaitingFor(null);
     }
   });
-  const start = (newMethod: Method, connect: Connect) => {
+  /** @param text what the user has to do meanwhile */
+  const start = (newMethod: Method, text: string, connect: Connect) => {
     setMethod(newMethod);
+    setWaitingFor({ text });
     void signIn.run(connect);
   };
   const getProblem = (button: Method) => (button === method ? signIn.problem : null);
 
-  const withExtension: Connect = (signal, show) => {
-    show({ text: t('account.waitingForExtension') });
-    return connectToExtension(signal);
-  };
-  const withQrCode: Connect = async (signal, show) => {
+  const withQrCode: Connect = async (signal) => {
     const { uri, connected } = inviteSigner(signerRelay, signal, isRemembered);
-    show({ text: t('account.scanCode'), uri });
+    setWaitingFor({ text: t('account.scanCode'), uri });
     const signEvent = await connected;
-    show({ text: APPROVE_TEXT });
+    setWaitingFor({ text: APPROVE_TEXT });
     return signEvent;
   };
-  const withBunkerAddress: Connect = async (signal, show) => {
+  const withBunkerAddress: Connect = (signal) => {
     const pointer = parseBunkerUri(bunkerUri, location.protocol === 'http:');
-    show({ text: APPROVE_TEXT });
     return connectToBunker(pointer, signal, isRemembered);
   };
   const forget = () => {
@@ -89,7 +82,7 @@ export function SignIn({ signerRelay, onSession }: SignInProps) {
       <p>
         <Button
           class={IS_PHONE || pairing !== null ? 'secondary' : ''}
-          onClick={() => start('extension', withExtension)}
+          onClick={() => start('extension', t('account.waitingForExtension'), connectToExtension)}
         >
           {t('account.extensionButton')}
         </Button>
@@ -103,7 +96,7 @@ export function SignIn({ signerRelay, onSession }: SignInProps) {
       <p>
         <Button
           class={IS_PHONE && pairing === null ? '' : 'secondary'}
-          onClick={() => start('qr_code', withQrCode)}
+          onClick={() => start('qr_code', t('account.scanCode'), withQrCode)}
         >
           {t(IS_PHONE ? 'account.signerAppButton' : 'account.showQrCode')}
         </Button>
@@ -119,7 +112,7 @@ export function SignIn({ signerRelay, onSession }: SignInProps) {
         problem={getProblem('bunker')}
         button={t('account.connect')}
         isSecondary
-        onSubmit={() => start('bunker', withBunkerAddress)}
+        onSubmit={() => start('bunker', APPROVE_TEXT, withBunkerAddress)}
       />
       <label class="switch">
         <input
@@ -142,7 +135,10 @@ export function SignIn({ signerRelay, onSession }: SignInProps) {
       {pairing !== null && (
         <>
           <p class="row">
-            <Button class="" onClick={() => start('pairing', withPairing(pairing))}>
+            <Button
+              class=""
+              onClick={() => start('pairing', APPROVE_TEXT, (signal) => reconnect(pairing, signal))}
+            >
               {t('account.rememberedButton')}
             </Button>
             <Button onClick={forget}>{t('account.forget')}</Button>
@@ -154,13 +150,6 @@ export function SignIn({ signerRelay, onSession }: SignInProps) {
       <p class="hint">{t('account.staySignedIn')}</p>
     </Section>
   );
-}
-
-function withPairing(pairing: Pairing): Connect {
-  return async (signal, show) => {
-    show({ text: APPROVE_TEXT });
-    return reconnect(pairing, signal);
-  };
 }
 
 function KeyApp({ name, href }: { name: string; href: string }) {
