@@ -13,7 +13,7 @@ import { MintSection, type OfferedMint } from './mint-section.tsx';
 import { NotificationsSection } from './notifications-section.tsx';
 import { PaymentsSections } from './payments-section.tsx';
 import { SignIn } from './sign-in.tsx';
-import { announceSignOut, announceUser, followTabs } from './tabs.ts';
+import { followTabs, sendToTabs } from './tabs.ts';
 import { type AccountSession, useSession } from './use-session.ts';
 import { readNameInLink } from './username-request.ts';
 import { UsernameSection } from './username-section.tsx';
@@ -47,7 +47,7 @@ function Page({ signerRelay, ...settings }: PageProps) {
       current && current.api === session?.api ? { ...current, user } : current,
     );
   const changeUser = (user: User) => {
-    announceUser(user);
+    sendToTabs({ type: 'user_changed', user });
     showUser(user);
   };
   const closeSession = () => {
@@ -57,7 +57,7 @@ function Page({ signerRelay, ...settings }: PageProps) {
   };
   const signOut = () => {
     if (session !== null) {
-      announceSignOut(session.user);
+      sendToTabs({ type: 'signed_out', pubkey: session.user.pubkey });
     }
     closeSession();
   };

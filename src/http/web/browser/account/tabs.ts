@@ -20,11 +20,11 @@ const channel = new BroadcastChannel('account');
 channel.addEventListener('message', ({ data }: MessageEvent<TabMessage>) => {
   const session = sessionStore.read();
   if (data.type === 'session_wanted' && session !== null) {
-    send({ type: 'session', session });
+    sendToTabs({ type: 'session', session });
   }
 });
 
-function send(message: TabMessage): void {
+export function sendToTabs(message: TabMessage): void {
   channel.postMessage(message);
 }
 
@@ -44,16 +44,8 @@ export async function requestSession(): Promise<SavedSession | null> {
     };
     channel.addEventListener('message', receive);
     setTimeout(() => finish(null), RESPONSE_TIMEOUT_MS);
-    send({ type: 'session_wanted' });
+    sendToTabs({ type: 'session_wanted' });
   });
-}
-
-export function announceUser(user: User): void {
-  send({ type: 'user_changed', user });
-}
-
-export function announceSignOut({ pubkey }: User): void {
-  send({ type: 'signed_out', pubkey });
 }
 
 /** Shows other tabs that this one is signed in, and follows what the user changes in them. Returns a function that ends this. */

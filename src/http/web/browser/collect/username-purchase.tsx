@@ -4,7 +4,7 @@ import { InvoiceActions, Section } from '../../elements.ts';
 import type { User } from '../account/api-client.ts';
 import { useNowMs } from '../account/collect-within.tsx';
 import { Problem, Status, useAction, useLoaded } from '../account/elements.tsx';
-import { announceUser } from '../account/tabs.ts';
+import { sendToTabs } from '../account/tabs.ts';
 import type { AccountSession } from '../account/use-session.ts';
 import {
   describeSuccess,
@@ -66,7 +66,7 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
 
   const finish = (owner: User) => {
     setSuccess(describeSuccess(name, owner));
-    announceUser(owner);
+    sendToTabs({ type: 'user_changed', user: owner });
   };
   const pay = async (method: PaymentMethod) => {
     // Nobody pays for a name that is not available.
