@@ -1,13 +1,16 @@
 import { setTimeout as delay } from 'node:timers/promises';
 
 /**
- * Settles with the promise (null: at once), but resolves after `maxMs` at the latest. The process does not exit
+ * Settles like the promise (null: at once), but resolves to null after `maxMs` at the latest. The process does not exit
  * meanwhile, even if nothing else is left to do.
  */
-export async function waitAtMost(maxMs: number, promise: Promise<unknown> | null): Promise<void> {
+export async function waitAtMost<Result>(
+  maxMs: number,
+  promise: Promise<Result> | null,
+): Promise<Result | null> {
   const controller = new AbortController();
   try {
-    await Promise.race([promise, delay(maxMs, undefined, { signal: controller.signal })]);
+    return await Promise.race([promise, delay(maxMs, null, { signal: controller.signal })]);
   } finally {
     controller.abort();
   }

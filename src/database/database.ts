@@ -216,7 +216,7 @@ async function openPostgres(
     }),
     readDiskSpace: async () => null,
     isWritable: () => connections.isReachable,
-    close: () => waitAtMost(2_000, pool.ending ? null : pool.end()),
+    close: async () => void (await waitAtMost(2_000, pool.ending ? null : pool.end())),
   };
 }
 

@@ -208,7 +208,7 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
           freeNamePage(language, { name, host, priceSat }),
         );
       }
-      const range = await waitForMint(getSatRange(payee, context));
+      const range = await waitAtMost(MINT_MAX_WAIT_MS, getSatRange(payee, context));
       const { maxCommentLength } = context;
       const problems = findLinkProblems(request.query, range, maxCommentLength, getRates()?.rates);
       return sendPaymentPage(reply, payee, range, request.query, problems);
@@ -237,7 +237,8 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
         if (rejection !== null) {
           throw rejection;
         }
-        const result = await waitForMint(createInvoice());
+        // An invoice that is created later expires unseen.
+        const result = await waitAtMost(MINT_MAX_WAIT_MS, createInvoice());
         if (result === null) {
           throw mintUnavailableError();
         }
@@ -319,9 +320,9 @@ function serveAssets(app: FastifyInstance, assets: Assets): void {
 
 /** Waits for the name of a mint for a second, because the page also works without it. */
 async function describeOfferedMint(url: string, { mintInfoCache }: HttpContext) {
-  const info = await waitForMint(
-    mintInfoCache.get(url).catch(() => null),
+  const info = await waitAtMost(
     1_000,
+    mintInfoCache.get(url).catch(() => null),
   );
   return { url, name: info?.name ?? null };
 }
@@ -385,19 +386,6 @@ async function issueWebInvoice(
   const prefixes = toAddressPrefixes(request.ip);
   const order = { recipient, amountMsat: amountSat * MSAT_PER_SAT, prefixes, details };
   return (await issueInvoice(invoices, order)).verifyToken;
-}
-
-/** Returns null if the promise takes too long. An invoice that is created later expires unseen. */
-async function waitForMint<Result>(
-  promise: Promise<Result>,
-  maxWaitMs = MINT_MAX_WAIT_MS,
-): Promise<Result | null> {
-  let result: Result | null = null;
-  const waiting = promise.then((value) => {
-    result = value;
-  });
-  await waitAtMost(maxWaitMs, waiting);
-  return result;
 }
 
 /** Prepares the response of a form that keeps what was entered. Returns what the page says about the error. */
