@@ -17,7 +17,12 @@ export function accountPage(
   mints: readonly { url: string; name: string | null }[],
   { allowPrivateNetworks, usernames, mintPolicy }: HttpContext,
 ): Page {
-  const graceDays = usernames.policy.graceMs / 86_400_000;
+  const settings = {
+    signerRelay,
+    graceDays: usernames.policy.graceMs / 86_400_000,
+    mints,
+    allowsAnyMint: mintPolicy.allowedMints === null,
+  };
   return {
     title: t('site.account'),
     script: 'account',
@@ -25,13 +30,7 @@ export function accountPage(
     // Any relay, because the user chooses those of a remote signer.
     connectSources: allowPrivateNetworks ? 'wss: ws:' : 'wss:',
     content: html`
-      <div
-        id="account"
-        data-signer-relay=${signerRelay}
-        data-grace-days=${graceDays}
-        data-mints=${JSON.stringify(mints)}
-        data-allows-any-mint=${`${mintPolicy.allowedMints === null}`}
-      >
+      <div id="account" data-settings=${JSON.stringify(settings)}>
         <div class="row spread"><h1>${t('site.account')}</h1></div>
         <${StartNotices} t=${t}>${t('account.needsJavaScript')}<//>
       </div>

@@ -18,6 +18,7 @@ import { type AccountSession, useSession } from './use-session.ts';
 import { readNameInLink } from './username-request.ts';
 import { UsernameSection } from './username-section.tsx';
 
+/** From the server's page. */
 interface PageProps {
   /** The default relay for remote signers. */
   signerRelay: string;
@@ -138,13 +139,4 @@ function Sections(props: SectionsProps) {
 
 const root = getElement('account', HTMLElement);
 root.replaceChildren();
-const { signerRelay = '', graceDays, mints = '[]', allowsAnyMint } = root.dataset;
-render(
-  <Page
-    signerRelay={signerRelay}
-    graceDays={Number(graceDays)}
-    mints={JSON.parse(mints)}
-    allowsAnyMint={allowsAnyMint === 'true'}
-  />,
-  root,
-);
+render(<Page {...JSON.parse(root.dataset['settings'] ?? '{}')} />, root);
