@@ -147,25 +147,20 @@ export class RecipientDirectory {
    * npub is malformed.
    */
   async #findPayable(address: RecipientAddress): Promise<Recipient | null> {
-    const { db } = this.#context;
-    switch (address.kind) {
-      case 'invalid_npub':
-        throw new RequestError('invalid', 'Invalid recipient.');
-      case 'invalid_name':
-        return null;
-      case 'pubkey': {
-        const user = await findUserByPubkey(db, address.pubkey);
-        return this.#isPayable(user) ? this.#toRecipient(address.pubkey, user) : null;
-      }
-      case 'name': {
-        const user = await findUserByName(db, address.name);
-        return user !== null && this.#isPayable(user) ? this.#toRecipient(user.pubkey, user) : null;
-      }
+    const { db, membersOnly } = this.#context;
+    if (address.kind === 'invalid_npub') {
+      throw new RequestError('invalid', 'Invalid recipient.');
     }
-  }
-
-  #isPayable(user: StoredUser | null): boolean {
-    return !user?.block && (!this.#context.membersOnly || Boolean(user?.member));
+    if (address.kind === 'invalid_name') {
+      return null;
+    }
+    const isKey = address.kind === 'pubkey';
+    const user = isKey
+      ? await findUserByPubkey(db, address.pubkey)
+      : await findUserByName(db, address.name);
+    const isPayable = !user?.block && (!membersOnly || Boolean(user?.member));
+    const pubkey = isKey ? address.pubkey : user?.pubkey;
+    return isPayable && pubkey !== undefined ? this.#toRecipient(pubkey, user) : null;
   }
 
   #toRecipient(pubkey: string, user: StoredUser | null): Recipient {
