@@ -5,13 +5,7 @@ import type { Logger } from '../log.ts';
 import type { MintInfoCache } from '../mints/mint-info-cache.ts';
 import { isReservedUsername, parseUsername } from '../recipients/lightning-address.ts';
 import { findUserByPubkey } from '../recipients/user-store.ts';
-import {
-  type DecodedToken,
-  decodeToken,
-  encodePaymentRequest,
-  validateToken,
-} from './ecash/cashu-token.ts';
-import type { KeysetCache } from './ecash/keyset-cache.ts';
+import { decodeToken, encodePaymentRequest, validateToken } from './ecash/cashu-token.ts';
 import { hashSecret } from './ecash/proofs.ts';
 import { type PurchaseContext, type PurchaseFailureReason, startPurchase } from './purchase.ts';
 import { isTokenOfPurchase } from './purchase-store.ts';
@@ -185,7 +179,7 @@ async function buyUsername(
   name: string,
   priceSat: number,
 ): Promise<RegistrationResult> {
-  const { purchases, policy } = context;
+  const { purchases, policy, allowHttpMints: allowHttp, clock } = context;
   const { mintUrl } = policy;
   const paymentRequired = (message: string): RegistrationResult => ({
     outcome: 'payment_required',
@@ -203,7 +197,12 @@ async function buyUsername(
     return paymentRequired(decoded.reason);
   }
   await requireRestoreSupport(context);
-  const payment = await validatePayment(context, purchases.keysetCache, decoded, priceSat);
+  const keysets = await purchases.keysetCache.getKeysets(mintUrl);
+  if (keysets === null) {
+    throw mintError();
+  }
+  const requirements = { mintUrl, allowHttp, priceSat, nowMs: clock(), keysets };
+  const payment = await validateToken(decoded, requirements);
   if (payment.outcome === 'rejected') {
     return paymentRequired(payment.reason);
   }
@@ -240,20 +239,6 @@ const TOKEN_FAILURE_MESSAGES: Partial<Record<PurchaseFailureReason, string>> = {
   outputs_signed: 'The mint does not accept the token.',
   other: 'The mint does not accept the token.',
 };
-
-/** Checks whether a token pays for a username, as far as that is possible without redeeming it. */
-async function validatePayment(
-  { policy: { mintUrl }, allowHttpMints: allowHttp, clock }: UsernameContext,
-  keysetCache: KeysetCache,
-  token: DecodedToken,
-  priceSat: number,
-) {
-  const keysets = await keysetCache.getKeysets(mintUrl);
-  if (keysets === null) {
-    throw mintError();
-  }
-  return await validateToken(token, { mintUrl, allowHttp, priceSat, nowMs: clock(), keysets });
-}
 
 /** Throws if the mint cannot restore ecash (NUT-07, NUT-09), because a lost response would lose the buyer's money. */
 async function requireRestoreSupport({ policy, mintInfoCache, log }: UsernameContext) {

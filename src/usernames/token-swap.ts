@@ -95,26 +95,19 @@ export async function sendSwap(
       return toSwapResult(proofs, plan, 'the mint sent wrong signatures');
     }
     case 'rejected':
-      // The mint never signs an invalid input.
-      return response.reason === 'invalid' ? response : confirmRejection(context, swap, response);
+      // The mint never signs an invalid input. Otherwise a proxy may have sent the swap twice (ADR 10).
+      return response.reason === 'invalid'
+        ? response
+        : ((await findSwapResult(context, swap)) ?? response);
     case 'rate_limited': {
       const rejection = { outcome: 'not_processed', reason: describeFailure(response) } as const;
-      return confirmRejection(context, swap, rejection);
+      return (await findSwapResult(context, swap)) ?? rejection;
     }
     case 'unavailable': {
       const outcome = response.isUnsent ? 'not_processed' : 'unknown';
       return { outcome, reason: describeFailure(response) };
     }
   }
-}
-
-/** Checks whether a rejected swap is nevertheless pending or done: a proxy may have sent it twice (ADR 10). */
-async function confirmRejection(
-  context: SwapContext,
-  swap: Swap,
-  rejection: SwapResult,
-): Promise<SwapResult> {
-  return (await findSwapResult(context, swap)) ?? rejection;
 }
 
 /** Finds out whether the mint has executed a swap, without sending it. Returns null if all inputs are unspent. */
