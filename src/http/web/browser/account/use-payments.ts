@@ -46,12 +46,8 @@ export function usePayments(api: ApiClient) {
   useEffect(() => {
     const controller = new AbortController();
     const { signal } = controller;
-    void pollPayments(
-      api,
-      selection.offset,
-      signal,
-      (change) => signal.aborted || setState(change),
-    );
+    const update: typeof setState = (change) => void (signal.aborted || setState(change));
+    void pollPayments(api, selection.offset, signal, update);
     return () => controller.abort();
   }, [api, selection]);
   useCountInTitle(state.newCount, () => setState((current) => ({ ...current, newCount: 0 })));
