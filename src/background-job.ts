@@ -31,6 +31,11 @@ export class BackgroundJob {
     return this.#currentRound;
   }
 
+  /** Handles the failure of work that a round has started, but does not wait for. */
+  reportFailure(error: unknown): void {
+    this.#options.onError(error);
+  }
+
   /** Aborts the signal of the current round, and resolves when the round has ended. */
   async stop(): Promise<void> {
     this.#stopController.abort();
@@ -45,7 +50,7 @@ export class BackgroundJob {
         await this.#options.work(this.#stopController.signal);
       }
     } catch (error) {
-      this.#options.onError(error);
+      this.reportFailure(error);
     } finally {
       this.#currentRound = null;
       if (!this.#stopController.signal.aborted) {

@@ -1,10 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { BackgroundJob } from '../background-job.ts';
+import { type BackgroundJob, createDatabaseJob } from '../background-job.ts';
 import { transaction, tryTransaction } from '../database/transaction.ts';
-import { retryLogLevel } from '../errors.ts';
 import { KeyedCounter } from '../keyed-counter.ts';
 import { type Logger, logMilestone } from '../log.ts';
-import { OutageTracker } from '../outage-tracker.ts';
 import { SerialQueue } from '../serial-queue.ts';
 import { waitAtMost } from '../wait-at-most.ts';
 import {
@@ -34,18 +32,16 @@ export class NotificationDispatcher {
   readonly #scanJob: BackgroundJob;
   readonly #activeDeliveries = new Set<Promise<void>>();
   readonly #inFlightByGroup = new KeyedCounter();
-  readonly #outage: OutageTracker;
   /** Deliveries use the database one after the other: recording payments must not wait for hundreds of them. */
   readonly #databaseWork = new SerialQueue();
 
   constructor(context: NotificationContext) {
     this.#context = context;
-    this.#outage = new OutageTracker(context.monotonicMs);
-    this.#scanJob = new BackgroundJob({
-      work: (signal) => this.#startDueDeliveries(signal),
-      intervalMs: NOTIFICATION_LIMITS.scanIntervalMs,
-      onError: (error) => this.#logFailure(error),
-    });
+    const work = (signal: AbortSignal) => this.#startDueDeliveries(signal);
+    const message = 'sending notifications failed';
+    const failure = { event: 'notification_delivery_failed', message };
+    const { scanIntervalMs } = NOTIFICATION_LIMITS;
+    this.#scanJob = createDatabaseJob({ work, intervalMs: scanIntervalMs }, failure, context);
   }
 
   start(): void {
@@ -76,7 +72,6 @@ export class NotificationDispatcher {
         }
       }
     } while (claimed.length > 0 && !signal.aborted);
-    this.#outage.recordSuccess();
   }
 
   #tryAcquireGroup(channel: DueChannel): boolean {
@@ -101,7 +96,7 @@ export class NotificationDispatcher {
 
   #startDelivery(channel: DueChannel): void {
     const delivery = this.#deliver(channel)
-      .catch((error) => this.#logFailure(error))
+      .catch((error) => this.#scanJob.reportFailure(error))
       .finally(() => {
         this.#activeDeliveries.delete(delivery);
         this.#inFlightByGroup.decrement(getGroup(channel));
@@ -159,14 +154,6 @@ export class NotificationDispatcher {
     const { db, clock } = this.#context;
     const notBeforeMs = clock() + NOTIFICATION_LIMITS.scanIntervalMs;
     await transaction(db, (tx) => releaseChannel(tx, id, notBeforeMs));
-  }
-
-  #logFailure(error: unknown): void {
-    const level = this.#outage.recordFailure() ? retryLogLevel(error) : 'debug';
-    this.#context.log[level](
-      { event: 'notification_delivery_failed', err: error },
-      'sending notifications failed; will retry',
-    );
   }
 }
 

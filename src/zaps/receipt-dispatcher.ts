@@ -1,10 +1,8 @@
-import { BackgroundJob } from '../background-job.ts';
+import { type BackgroundJob, createDatabaseJob } from '../background-job.ts';
 import type { Clock } from '../clock.ts';
 import type { Db } from '../database/transaction.ts';
-import { retryLogLevel } from '../errors.ts';
 import { type Logger, logMilestone } from '../log.ts';
 import { SiteSemaphore } from '../net/site-semaphore.ts';
-import { OutageTracker } from '../outage-tracker.ts';
 import type { PublishResult } from '../relays/publish-result.ts';
 import type { RelayPool } from '../relays/relay-pool.ts';
 import { stripQuery } from '../relays/relay-url.ts';
@@ -26,6 +24,7 @@ interface DeliveryContext {
   operatorRelays: readonly string[];
   allowPrivateNetworks: boolean;
   clock: Clock;
+  monotonicMs: () => number;
   log: Logger;
 }
 
@@ -42,7 +41,6 @@ export class ReceiptDispatcher {
   /** For the operator's relays, and those that have accepted a receipt. */
   readonly #provenSlots: SiteSemaphore;
   readonly #unprovenSlots: SiteSemaphore;
-  readonly #outage = new OutageTracker(() => performance.now());
 
   constructor(context: DeliveryContext) {
     this.#context = context;
@@ -53,11 +51,10 @@ export class ReceiptDispatcher {
     };
     this.#provenSlots = new SiteSemaphore({ max: DELIVERY_LIMITS.maxProvenRelays, ...common });
     this.#unprovenSlots = new SiteSemaphore({ max: DELIVERY_LIMITS.maxUnprovenRelays, ...common });
-    this.#scanJob = new BackgroundJob({
-      work: () => this.#startDueDeliveries(),
-      intervalMs: DELIVERY_LIMITS.scanIntervalMs,
-      onError: (error) => this.#logFailure(error),
-    });
+    const work = () => this.#startDueDeliveries();
+    const failure = { event: 'receipt_delivery_failed', message: 'zap receipt delivery failed' };
+    const { scanIntervalMs } = DELIVERY_LIMITS;
+    this.#scanJob = createDatabaseJob({ work, intervalMs: scanIntervalMs }, failure, context);
   }
 
   start(): void {
@@ -93,7 +90,6 @@ export class ReceiptDispatcher {
     for (const relay of sortByPriority(dueRelays, this.#newUrls)) {
       this.#tryDeliver(relay);
     }
-    this.#outage.recordSuccess();
   }
 
   /** Does nothing if the relay gets no slot, or an earlier delivery to it is still active. */
@@ -130,7 +126,7 @@ export class ReceiptDispatcher {
         failures = await this.#sendBatch({ ...relay, failures }, receipts);
       } while (failures === 0 && !this.#isStopping && performance.now() < deadlineMs);
     } catch (error) {
-      this.#logFailure(error);
+      this.#scanJob.reportFailure(error);
     }
   }
 
@@ -169,16 +165,6 @@ export class ReceiptDispatcher {
       );
     }
     return relayStatus?.failures ?? failures;
-  }
-
-  #logFailure(error: unknown): void {
-    const beginsOutage = this.#outage.recordFailure();
-    if (beginsOutage) {
-      this.#context.log[retryLogLevel(error)](
-        { event: 'receipt_delivery_failed', err: error },
-        'zap receipt delivery failed; will retry',
-      );
-    }
   }
 }
 

@@ -106,6 +106,7 @@ async function createDispatcher() {
   const dispatcher = new ReceiptDispatcher({
     db: database.db,
     clock: clock.now,
+    monotonicMs: () => performance.now(),
     log,
     relayPool,
     operatorRelays: [],
