@@ -58,5 +58,5 @@ export async function recordNotifications(
       planNotifications(change, channel, nowMs),
     ),
   );
-  await addNotifications(tx, channels, planned);
+  await addNotifications(tx, planned);
 }

@@ -11,9 +11,6 @@ export interface WatchingChannel {
   kind: ChannelKind;
   pubkey: string;
   minAmountSat: number;
-  /** When it is due next. Null: nothing is left to send. */
-  nextAttemptAtMs: number | null;
-  notBeforeMs: number;
 }
 
 /** Locks the channels of these recipients until the transaction ends, in a fixed order. */
@@ -22,9 +19,7 @@ export async function lockChannels(tx: Tx, pubkeys: readonly string[]): Promise<
     return [];
   }
   const { rows } = await sql<WatchingChannel>`
-    select id, kind, pubkey, min_amount_sat as "minAmountSat",
-      next_attempt_at as "nextAttemptAtMs", not_before as "notBeforeMs"
-    from notification_channels
+    select id, kind, pubkey, min_amount_sat as "minAmountSat" from notification_channels
     where ${columnInValues(tx, 'pubkey', 'text', [...new Set(pubkeys)])} and disabled_at is null
     order by id
     ${lockRows(tx, 'for no key update')}
@@ -48,28 +43,22 @@ const PLAN_COLUMNS = {
 /** Adds notifications to the outbox, and makes their channels due for them. The transaction has locked the channels. */
 export async function addNotifications(
   tx: Tx,
-  channels: readonly WatchingChannel[],
   planned: readonly PlannedNotification[],
 ): Promise<void> {
+  if (planned.length === 0) {
+    return;
+  }
   await insertNotifications(tx, planned);
   // Early for some of the channels, which costs them a scan.
   const dueAtMs = Math.min(...planned.map((notification) => notification.dueAtMs));
-  const plannedIds = new Set(planned.map(({ channel }) => channel));
-  const lateIds = channels
-    .filter(({ id, nextAttemptAtMs, notBeforeMs }) => {
-      const isInTime =
-        nextAttemptAtMs !== null && nextAttemptAtMs <= Math.max(dueAtMs, notBeforeMs);
-      return plannedIds.has(id) && !isInTime;
-    })
-    .map(({ id }) => id);
-  // Most payments to a busy channel find it due already.
-  if (lateIds.length > 0) {
-    await sql`
-      update notification_channels
-      set next_attempt_at = case when not_before > ${dueAtMs} then not_before else ${dueAtMs} end
-      where ${columnInValues(tx, 'id', 'text', lateIds)}
-    `.execute(tx);
-  }
+  const ids = planned.map(({ channel }) => channel);
+  await sql`
+    update notification_channels
+    set next_attempt_at = case when not_before > ${dueAtMs} then not_before else ${dueAtMs} end
+    where ${columnInValues(tx, 'id', 'text', [...new Set(ids)])}
+      -- Most payments to a busy channel find it due already.
+      and (next_attempt_at is null or (next_attempt_at > ${dueAtMs} and next_attempt_at > not_before))
+  `.execute(tx);
 }
 
 /** Adds notifications to channels that are claimed: the end of the claim finds them. */

@@ -118,20 +118,9 @@ const CALLS: [name: string, call: StoreCall][] = [
   [
     'adds notifications',
     (tx) =>
-      addNotifications(
-        tx,
-        [
-          {
-            id: 'channel',
-            kind: 'webhook',
-            pubkey,
-            minAmountSat: 1,
-            nextAttemptAtMs: null,
-            notBeforeMs: 0,
-          },
-        ],
-        [{ channel: 'channel', quoteRowId: 1, eventType: 'received', dueAtMs: 1, giveUpAtMs: 2 }],
-      ),
+      addNotifications(tx, [
+        { channel: 'channel', quoteRowId: 1, eventType: 'received', dueAtMs: 1, giveUpAtMs: 2 },
+      ]),
   ],
   ['claims channels', (tx) => claimDueChannels(tx, 1, { limit: 10, busyGroups: ['shop.example'] })],
   ['lists due notifications', (tx) => listDueNotifications(tx, 'channel', 1)],

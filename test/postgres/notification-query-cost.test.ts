@@ -59,12 +59,6 @@ beforeAll(async () => {
 });
 
 const channel = 'channel-1';
-const CHANNEL_STATE = {
-  kind: 'webhook',
-  minAmountSat: 1,
-  nextAttemptAtMs: null,
-  notBeforeMs: 0,
-} as const;
 const CALLS: [maxRows: number, title: string, call: (tx: Tx) => Promise<unknown>][] = [
   [1, 'locking the channels of a recipient', (tx) => lockChannels(tx, [pubkey])],
   [1, 'listing the channels of a recipient', (tx) => listChannels(tx, pubkey)],
@@ -72,11 +66,9 @@ const CALLS: [maxRows: number, title: string, call: (tx: Tx) => Promise<unknown>
     2,
     'adding a notification',
     (tx) =>
-      addNotifications(
-        tx,
-        [{ ...CHANNEL_STATE, id: channel, pubkey }],
-        [{ channel, quoteRowId, eventType: 'deadline', dueAtMs: NOW_MS, giveUpAtMs: NOW_MS }],
-      ),
+      addNotifications(tx, [
+        { channel, quoteRowId, eventType: 'deadline', dueAtMs: NOW_MS, giveUpAtMs: NOW_MS },
+      ]),
   ],
   [
     30,

@@ -20,8 +20,6 @@ describe('planNotifications', () => {
     kind: 'webhook' as const,
     pubkey: 'aa',
     minAmountSat: 10,
-    nextAttemptAtMs: null,
-    notBeforeMs: 0,
   };
   const payment = {
     quoteRowId: 1,
