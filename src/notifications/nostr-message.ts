@@ -2,31 +2,26 @@ import type { UnsignedEvent } from 'nostr-tools';
 import { PrivateDirectMessage } from 'nostr-tools/kinds';
 import { npubEncode } from 'nostr-tools/nip19';
 import { toUnixSeconds } from '../clock.ts';
-import type { Db } from '../database/transaction.ts';
 import { nostrEventSchema } from '../nostr/event-schema.ts';
 import { toDisplayText, tryParseJson } from '../untrusted-text.ts';
 import { NOSTR_LIMITS } from './limits.ts';
 import { type Reader, type TranslateMessage, writeMessageText } from './message-text.ts';
-import { findZapRequest } from './outbox-store.ts';
 import { computeEventTimeMs, listPayments, type Message } from './select-message.ts';
 
 /**
  * Writes a message as an event (NIP-17). It has the same id if it is written again, so that the recipient's client shows it
  * once: its time is that of its newest event, and its text is what was true then.
  */
-export async function writeNostrMessage(
-  { db, translate, collectUrl }: { db: Db; translate: TranslateMessage; collectUrl: string | null },
+export function writeNostrMessage(
+  { translate, collectUrl }: { translate: TranslateMessage; collectUrl: string | null },
   message: Message,
   people: { sender: string; recipient: string; reader: Reader },
   nowMs: number,
-): Promise<UnsignedEvent> {
+): UnsignedEvent {
   const { id, type, notifications } = message;
   const createdAtMs = computeEventTimeMs(message, nowMs);
   const [payment, ...others] = listPayments(notifications);
-  const zap =
-    payment === undefined || others.length > 0
-      ? null
-      : parseZap(await findZapRequest(db, payment.quoteRowId));
+  const zap = others.length > 0 ? null : parseZap(payment?.zapRequest ?? '');
   const shown = notifications.map((each) => ({
     ...each,
     comment:
@@ -54,8 +49,8 @@ export async function writeNostrMessage(
 }
 
 /** Clients show the key of the payer as a name. An anonymous zap has a key that says nothing (NIP-57). */
-function parseZap(zapRequestJson: string | null) {
-  const zapRequest = nostrEventSchema.safeParse(tryParseJson(zapRequestJson ?? '')).data;
+function parseZap(zapRequestJson: string) {
+  const zapRequest = nostrEventSchema.safeParse(tryParseJson(zapRequestJson)).data;
   if (zapRequest === undefined) {
     return null;
   }

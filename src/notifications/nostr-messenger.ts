@@ -1,7 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Event, UnsignedEvent } from 'nostr-tools';
 import { type Clock, toUnixSeconds } from '../clock.ts';
-import type { Db } from '../database/transaction.ts';
 import type { FixedWindowRateLimiter } from '../fixed-window-rate-limiter.ts';
 import type { Logger } from '../log.ts';
 import type { Egress } from '../net/egress.ts';
@@ -21,7 +20,6 @@ import { writeNostrMessage } from './nostr-message.ts';
 import type { Message } from './select-message.ts';
 
 interface NostrMessengerOptions {
-  db: Db;
   signer: EventSigner;
   verifyEvent: EventVerifier;
   egress: Egress;
@@ -88,7 +86,7 @@ export class NostrMessenger {
       const text = isKnown ? NO_LIST : NO_ANSWER;
       return { outcome: 'failed', text, retryAfterMs: 0 };
     }
-    const rumor = await writeNostrMessage(
+    const rumor = writeNostrMessage(
       { ...this.#options, collectUrl: getCollectUrl() },
       message,
       { sender: signer.pubkey, recipient, reader },

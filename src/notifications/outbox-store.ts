@@ -127,6 +127,8 @@ export interface DueNotification {
   amountSat: number;
   paymentHash: string | null;
   comment: string | null;
+  /** As its sender signed it. Null: the payment is not a zap. */
+  zapRequest: string | null;
   mintUrl: string;
   paidAtMs: number;
   collectByMs: number | null;
@@ -144,7 +146,8 @@ export async function listDueNotifications(
   const { rows } = await sql<DueNotification>`
     select due.id, event, due_at as "dueAtMs", give_up_at as "giveUpAtMs",
       message_id as "messageId", quotes.id as "quoteRowId", amount_sat as "amountSat",
-      payment_hash as "paymentHash", comment, mint_url as "mintUrl", paid_at as "paidAtMs",
+      payment_hash as "paymentHash", comment, zap_request as "zapRequest",
+      mint_url as "mintUrl", paid_at as "paidAtMs",
       ${COLLECT_BY} as "collectByMs",
       case when state = 'ISSUED' then 1 else 0 end as "isCollected",
       case when exists (
@@ -158,16 +161,6 @@ export async function listDueNotifications(
     order by message_id is null, message_id, due_at, due.id
   `.execute(db);
   return rows;
-}
-
-/** Returns the zap request of a payment, as its sender signed it. Null: the payment is not a zap. */
-export async function findZapRequest(db: Db, quoteRowId: number): Promise<string | null> {
-  const quote = await db
-    .selectFrom('quotes')
-    .select('zap_request as zapRequest')
-    .where('id', '=', quoteRowId)
-    .executeTakeFirst();
-  return quote?.zapRequest ?? null;
 }
 
 export interface NotificationChange {

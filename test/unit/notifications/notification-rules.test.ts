@@ -214,6 +214,7 @@ function buildDue(changes: Partial<DueNotification>): DueNotification {
     quoteRowId: 1,
     amountSat: 21,
     paymentHash: null,
+    zapRequest: null,
     comment: null,
     mintUrl: 'https://mint.example',
     paidAtMs: NOW_MS,
