@@ -70,24 +70,22 @@ export async function addZapReceipts(tx: Tx, receipts: readonly NewZapReceipt[])
   }
   const rows = receipts.map(({ relayUrls: _, ...receipt }) => receipt);
   // Without `where`, SQLite would read the `on` as the condition of a join.
-  const { rows: insertedRows } = await sql<{ quoteRowId: number }>`
+  await sql`
     insert into zap_receipts (id, quote, pubkey, zap_request_id, event, created_at)
     select id, "quoteRowId", pubkey, "zapRequestId", "eventJson", "createdAtMs"
     from ${jsonRows(tx, RECEIPT_COLUMNS, rows)} as signed
     where true
     on conflict do nothing
-    returning quote as "quoteRowId"
   `.execute(tx);
-  const insertedRowIds = new Set(insertedRows.map(({ quoteRowId }) => quoteRowId));
-  const deliveries = receipts
-    .filter(({ quoteRowId }) => insertedRowIds.has(quoteRowId))
-    .flatMap(({ id: receipt, relayUrls, createdAtMs }) =>
-      relayUrls.map((relay) => ({ receipt, relay, createdAtMs })),
-    );
+  const deliveries = receipts.flatMap(({ id: receipt, relayUrls, createdAtMs }) =>
+    relayUrls.map((relay) => ({ receipt, relay, createdAtMs })),
+  );
   await sql`
     insert into zap_receipt_deliveries (receipt, relay, state, next_attempt_at, give_up_at)
     select receipt, relay, 'open', "createdAtMs", "createdAtMs" + ${DELIVERY_LIMITS.giveUpAfterMs}
     from ${jsonRows(tx, DELIVERY_COLUMNS, deliveries)} as open
+    where exists (select 1 from zap_receipts where zap_receipts.id = receipt)
+    on conflict do nothing
   `.execute(tx);
 }
 
