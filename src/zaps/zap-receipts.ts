@@ -40,13 +40,14 @@ interface Zap extends RecordedPayment {
  * process counts their receipts or uses the same zap request at the same time: a request is for one recipient only.
  */
 export function createReceiptSigner(context: ReceiptContext): SignReceipts {
-  const { mintPolicy, maxReceiptsPerHour, log } = context;
+  const { mintPolicy, maxReceiptsPerHour } = context;
   return async (tx, mintUrl, payments, nowMs) => {
     const quoteRowIds = payments.map(({ quoteRowId }) => quoteRowId);
     const zapRequests = await findZapRequests(tx, quoteRowIds);
     const zaps = payments.flatMap((payment) => {
-      const zapRequestJson = zapRequests.get(payment.quoteRowId);
-      return zapRequestJson === undefined ? [] : (toZap(payment, zapRequestJson, log) ?? []);
+      const zapRequestJson = zapRequests.get(payment.quoteRowId) ?? '';
+      const zapRequest = parseZapRequest(zapRequestJson);
+      return zapRequest === null ? [] : { ...payment, zapRequest, zapRequestJson };
     });
     if (zaps.length === 0) {
       return { signed: [], refused: [] };
@@ -99,19 +100,7 @@ export function createReceiptSigner(context: ReceiptContext): SignReceipts {
   };
 }
 
-function toZap(payment: RecordedPayment, zapRequestJson: string, log: Logger): Zap | null {
-  const zapRequest = parseZapRequest(zapRequestJson);
-  if (zapRequest === null) {
-    log.warn(
-      { event: 'zap_request_unreadable', quotes: [payment.quoteRowId] },
-      'stored zap request is unreadable; the payment gets no receipt',
-    );
-    return null;
-  }
-  return { ...payment, zapRequest, zapRequestJson };
-}
-
-/** Parses a stored zap request. Returns null if it is unreadable, because the row was edited by hand. */
+/** Parses a stored zap request. Returns null if there is none, or it is unreadable because the row was edited by hand. */
 export function parseZapRequest(json: string): NostrEvent | null {
   const event = nostrEventSchema.safeParse(tryParseJson(json)).data;
   const [recipient = ''] = tagValues(event?.tags ?? [], 'p');
