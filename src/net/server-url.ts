@@ -4,10 +4,6 @@ import { isAllowedPort } from './public-address.ts';
 const DECEPTIVE_CHARACTER = /[\p{Cc}\s\\]/u;
 
 const EMPTY_LABEL = /^\.|\.\.|\.$|^$/;
-const PERCENT_ESCAPE = /%([0-9a-f]{2})/gi;
-
-/** Characters that need no escape (RFC 3986 section 2.3). */
-const UNRESERVED_CHARACTER = /^[\w.~-]$/;
 
 interface ServerUrlRules {
   maxLength: number;
@@ -16,7 +12,7 @@ interface ServerUrlRules {
   allowInsecure: boolean;
 }
 
-/** Returns the one spelling that stands for all of a URL (RFC 3986 section 6.2.2); null if the URL is not acceptable. */
+/** Returns the one spelling that stands for all usual ones of a URL; null if the URL is not acceptable. */
 export function normaliseServerUrl(text: string, rules: ServerUrlRules): string | null {
   const trimmed = text.trim();
   if (text.length > rules.maxLength || DECEPTIVE_CHARACTER.test(trimmed)) {
@@ -35,25 +31,17 @@ export function normaliseServerUrl(text: string, rules: ServerUrlRules): string 
     return null;
   }
   const port = url.port === '' ? '' : `:${url.port}`;
-  const path = url.pathname
-    .replace(PERCENT_ESCAPE, normaliseEscape)
-    .replace(/\/{2,}/g, '/')
-    .replace(/\/$/, '');
+  const path = url.pathname.replace(/\/{2,}/g, '/').replace(/\/$/, '');
   const normalised = `${url.protocol}//${host}${port}${path}${url.search}`;
   // Normalised text can be longer than the input, because non-ASCII characters are escaped.
   return normalised.length <= rules.maxLength ? normalised : null;
-}
-
-function normaliseEscape(escaped: string, hex: string): string {
-  const character = String.fromCharCode(Number.parseInt(hex, 16));
-  return UNRESERVED_CHARACTER.test(character) ? character : escaped.toUpperCase();
 }
 
 /** A query or a fragment, even if it is empty, or an `@` before the path, which marks credentials. */
 const FORBIDDEN_PARTS = /[?#]|^[^/]*(?:\/+[^/]*)?@/;
 
 /** Some servers treat an escaped slash or backslash as a slash, others do not. */
-const ESCAPED_SLASH = /%(?:2F|5C)/;
+const ESCAPED_SLASH = /%(?:2F|5C)/i;
 
 /** Returns null if the text is not the URL of a mint. Wallets compare the normalised text. */
 export function normaliseMintUrl(text: string, options: { allowHttp: boolean }): string | null {

@@ -12,8 +12,6 @@ it.each([
   ['HTTPS://Mint.EXAMPLE', 'https://mint.example'],
   ['https://mint.example/Bitcoin/', 'https://mint.example/Bitcoin'],
   ['https://mint.example//a///b', 'https://mint.example/a/b'],
-  ['https://mint.example/%41%7eb%2D', 'https://mint.example/A~b-'],
-  ['https://mint.example/%c3%bc%2b', 'https://mint.example/%C3%BC%2B'],
   ['https://mint.example/a/../b', 'https://mint.example/b'],
   ['https://müller.example/ü', 'https://xn--mller-kva.example/%C3%BC'],
   [' https://mint.example\n', 'https://mint.example'],

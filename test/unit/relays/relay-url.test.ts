@@ -13,7 +13,7 @@ it.each([
   ['wss://relay.example/Inbox/', 'wss://relay.example/Inbox'],
   ['wss://relay.example/npub1a?broadcast=true', 'wss://relay.example/npub1a?broadcast=true'],
   ['wss://relay.example/#top', 'wss://relay.example'],
-  ['wss://relay.example/wss%3a%2f%2fother', 'wss://relay.example/wss%3A%2F%2Fother'],
+  ['wss://relay.example/wss%3A%2F%2Fother', 'wss://relay.example/wss%3A%2F%2Fother'],
   ['wss://[2606:4700::1111]/', 'wss://[2606:4700::1111]'],
 ])('normaliseRelayUrl(%j) returns %s', (text, normalised) => {
   expect(normaliseRelayUrl(text, PUBLIC_ONLY)).toBe(normalised);
