@@ -107,20 +107,12 @@ class DirectSocket extends EventEmitter<GuardedSocketEvents> implements GuardedS
       this.emit('open');
     });
     const { mayReceive = () => true } = options;
+    const receive = (emit: () => unknown) =>
+      mayReceive(BYTES_PER_MESSAGE) ? emit() : this.#socket.terminate();
     this.#socket.on('message', (data, isBinary) => {
-      if (!mayReceive(BYTES_PER_MESSAGE)) {
-        this.#socket.terminate();
-      } else if (!isBinary && this.state === 'open') {
-        this.emit('message', data.toString());
-      }
+      receive(() => !isBinary && this.state === 'open' && this.emit('message', data.toString()));
     });
-    this.#socket.on('pong', () => {
-      if (mayReceive(BYTES_PER_MESSAGE)) {
-        this.emit('pong');
-      } else {
-        this.#socket.terminate();
-      }
-    });
+    this.#socket.on('pong', () => receive(() => this.emit('pong')));
     this.#socket.once('unexpected-response', (_request, response) => {
       this.#status = response.statusCode ?? null;
       this.#socket.terminate();
