@@ -7,8 +7,8 @@ import type { ChannelUpdate, DueChannel } from './outbox-store.ts';
 /** The result of sending a message. `text`: what the server answered, or why it did not. */
 export type DeliveryResult =
   | { outcome: 'delivered'; text: string }
-  /** A retry may succeed. `retryAfterMs`: what the server asked for, or 0. */
-  | { outcome: 'failed'; text: string; retryAfterMs: number }
+  /** A retry may succeed. `retryAfterMs`: what the server asked for. */
+  | { outcome: 'failed'; text: string; retryAfterMs?: number }
   /** The receiver wants no more messages. */
   | { outcome: 'gone'; text: string };
 
@@ -19,7 +19,7 @@ export function toDeliveryResult(
   goneStatuses: readonly number[],
 ): DeliveryResult {
   if (response.outcome === 'unreachable') {
-    return { outcome: 'failed', text: response.reason, retryAfterMs: 0 };
+    return { outcome: 'failed', text: response.reason };
   }
   const { status, headers } = response;
   const text = `HTTP ${status}`;
@@ -72,7 +72,7 @@ export function computeChannelUpdate(
   const failingForMs = nowMs - outageStartMs;
   const isDisabled =
     result.outcome === 'gone' || failingForMs >= NOTIFICATION_LIMITS.disableAfterMs;
-  const retryAfterMs = result.outcome === 'failed' ? result.retryAfterMs : 0;
+  const retryAfterMs = (result.outcome === 'failed' && result.retryAfterMs) || 0;
   return {
     notBeforeMs: nowMs + Math.max(computeRetryDelayMs(failingForMs), retryAfterMs),
     failingSinceMs: outageStartMs,

@@ -83,8 +83,7 @@ export class NostrMessenger {
     const { signer, getCollectUrl, clock } = this.#options;
     const { relays, isKnown } = await this.#findRelays(recipient);
     if (relays.length === 0) {
-      const text = isKnown ? NO_LIST : NO_ANSWER;
-      return { outcome: 'failed', text, retryAfterMs: 0 };
+      return { outcome: 'failed', text: isKnown ? NO_LIST : NO_ANSWER };
     }
     const rumor = writeNostrMessage(
       { ...this.#options, collectUrl: getCollectUrl() },
@@ -102,7 +101,7 @@ export class NostrMessenger {
       return { outcome: 'delivered', text };
     }
     const text = results.map(({ url, problem }) => `${stripQuery(url)}: ${problem}`).join('; ');
-    return { outcome: 'failed', text: toDisplayText(text, 500), retryAfterMs: 0 };
+    return { outcome: 'failed', text: toDisplayText(text, 500) };
   }
 
   async #findRelays(recipient: string): Promise<RelayList> {

@@ -25,19 +25,15 @@ export async function sendMessage(
   } catch {
     // The operator has changed TREASURY_SECRET, which the doctor reports.
     const text = 'The server has lost the key of this channel. Add it again.';
-    return { outcome: 'failed', text, retryAfterMs: 0 };
+    return { outcome: 'failed', text };
   }
   switch (kind) {
     case 'webhook':
       return await sendWebhook(context, target as WebhookTarget, message);
     case 'nostr':
-      return (
-        (await context.nostr?.send(pubkey, target as Reader, message)) ?? {
-          outcome: 'failed',
-          text: NO_NOSTR_MESSAGES,
-          retryAfterMs: 0,
-        }
-      );
+      return context.nostr === null
+        ? { outcome: 'failed', text: NO_NOSTR_MESSAGES }
+        : await context.nostr.send(pubkey, target as Reader, message);
     case 'web_push':
       return await sendWebPush(context, target as WebPushTarget, message);
   }
