@@ -19,7 +19,6 @@ const ENTRY_POINTS = [
   'service-worker.ts',
   'account/account.tsx',
   'collect/collect.tsx',
-  'operator/operator.tsx',
 ];
 
 /** Returns the bundled files by name. Each script is one file, without imports (ADR 38). */

@@ -6,7 +6,7 @@ import { parseAlertUrl } from './net/alert-target.ts';
 import { normaliseMintUrl, normaliseServerUrl } from './net/server-url.ts';
 import { parseSecretKey } from './nostr/keys.ts';
 import { MSAT_PER_SAT, narrowSendableRange } from './quotes/lnurl-pay.ts';
-import { parseRecipientAddress, parseUsername } from './recipients/lightning-address.ts';
+import { parseUsername } from './recipients/lightning-address.ts';
 import { redact } from './redaction.ts';
 import { normaliseRelayUrl, stripQuery } from './relays/relay-url.ts';
 import { readSettingsFile } from './settings-file.ts';
@@ -203,11 +203,6 @@ function buildConfig(read: ReadSetting) {
     },
     web: hasWebPages ? web : null,
     metrics: metricsPort === undefined ? null : { host: metricsHost, port: metricsPort },
-    /** Who may use the operator page (hex). */
-    operatorKeys: read(
-      'OPERATOR_KEYS',
-      listSetting(parseOperatorKey, 'is not a valid npub').default([]),
-    ),
     /** Where the operator gets alerts. */
     alertTarget: read(
       'ALERT_URL',
@@ -479,11 +474,6 @@ function parseSiteLink(text: string): { label: string; href: string } | null {
   const isPath = /^\/(?![/\\])/.test(href);
   const isUrl = /^(?:https:\/\/|mailto:)/i.test(href) && URL.canParse(href);
   return isPath || isUrl ? { label, href } : null;
-}
-
-function parseOperatorKey(text: string): string | null {
-  const address = parseRecipientAddress(text);
-  return address.kind === 'pubkey' ? address.pubkey : null;
 }
 
 const parseCurrency = (text: string) =>

@@ -32,7 +32,6 @@ import {
 import { createAlertChecks, createTreasuryCheck } from './operator/alerts/alert-checks.ts';
 import { type AlertMessage, sendAlert } from './operator/alerts/alert-sender.ts';
 import { checkAlert, createAlertJob } from './operator/alerts/alerts.ts';
-import { createOperatorPage } from './operator/page/operator-page.ts';
 import {
   decodeQuoteAnnouncements,
   decodeQuoteUpdates,
@@ -348,7 +347,6 @@ async function createParts(config: Config, overrides: ServiceOverrides) {
       subscribers: quotes.subscribers,
       usernames: usernames.context,
       notifications: notifications?.context ?? null,
-      operator: config.operatorKeys.length === 0 ? null : createOperatorPage({ config, db }),
       recipientRelays: zaps.recipientRelays,
       profiles: config.web?.hasProfiles ? zaps.profiles : null,
       fiatRates,

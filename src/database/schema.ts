@@ -250,8 +250,7 @@ export interface DatabaseSchema {
   audit_events: {
     id: Generated<number>;
     at: number;
-    /** `operator`: on the operator page. */
-    actor_kind: 'command' | 'operator' | 'user';
+    actor_kind: 'command' | 'user';
     /** The system user of a command, otherwise a key. */
     actor: string;
     /** A command, such as `user block`, or what a user did, such as `change settings`. */

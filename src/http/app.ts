@@ -1,6 +1,5 @@
 import { infoRoutes } from './api/info.ts';
 import { notificationRoutes } from './api/notifications.ts';
-import { operatorRoutes } from './api/operator.ts';
 import { QuoteSocketServer, type QuoteSocketTiming } from './api/quote-socket-server.ts';
 import { quoteRoutes } from './api/quotes.ts';
 import { membershipRoutes, tokenRoutes, userRoutes } from './api/user.ts';
@@ -70,9 +69,6 @@ export async function createHttp(context: HttpContext, settings: HttpSettings) {
     }
     if (context.notifications !== null) {
       await scope.register(notificationRoutes, context.notifications);
-    }
-    if (context.operator !== null) {
-      await scope.register(operatorRoutes, context.operator);
     }
   });
 

@@ -15,7 +15,6 @@ import type { UsernameContext } from '../usernames/register-username.ts';
 import type { ProfileCache } from '../zaps/profile-cache.ts';
 import type { ClientLimits } from './client-rate-limiter.ts';
 import type { JwtIssuer } from './jwt.ts';
-import type { OperatorContext } from './operator-context.ts';
 import type { PublicOrigins } from './public-origins.ts';
 import type { FiatRates } from './web/fiat-rates.ts';
 
@@ -45,8 +44,6 @@ export interface HttpContext {
   usernames: UsernameContext;
   /** Null if the service sends no notifications: `NOTIFICATIONS=false`, or no treasury secret. */
   notifications: NotificationContext | null;
-  /** Null without OPERATOR_KEYS. */
-  operator: OperatorContext | null;
   recipientRelays: RelayListCache;
   /** Null if pages show no profiles. */
   profiles: ProfileCache | null;

@@ -1,4 +1,3 @@
-import * as nip19 from 'nostr-tools/nip19';
 import { listAuditEvents, type StoredAuditEvent } from '../recipients/audit-store.ts';
 import { findUserByName } from '../recipients/user-store.ts';
 import { defineCommand, reportPage } from './command.ts';
@@ -28,15 +27,11 @@ export const auditCommand = defineCommand({
 function eventToLines(event: StoredAuditEvent): string[] {
   const { atMs, actorKind, actor, action, pubkey, name, before, after } = event;
   const subject = pubkey === null ? name : pubkeyToText(pubkey, name);
-  const actors = {
-    command: () => `${actor}, with a command`,
-    operator: () => `${nip19.npubEncode(actor)}, on the operator page`,
-    user: () => (actor === pubkey ? 'the user' : nip19.npubEncode(actor)),
-  };
+  const by = actorKind === 'command' ? `${actor}, with a command` : 'the user';
   return [
     `${formatTime(atMs)}  ${action}${subject === null ? '' : `  ${subject}`}`,
     ...formatFields(
-      ['By', actors[actorKind]()],
+      ['By', by],
       ['Before', before && formatJson(before)],
       ['After', after && formatJson(after)],
     ),

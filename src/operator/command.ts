@@ -3,7 +3,6 @@ import * as nip19 from 'nostr-tools/nip19';
 import type { Clock } from '../clock.ts';
 import type { Config } from '../config.ts';
 import type { Db } from '../database/transaction.ts';
-import type { AuditActor } from '../recipients/audit-store.ts';
 import { parseRecipientAddress } from '../recipients/lightning-address.ts';
 import { formatJson, joinLines } from './format.ts';
 import type { CommandIo } from './process-io.ts';
@@ -28,7 +27,7 @@ export interface CommandContext {
   config: Config;
   db: Db;
   /** Who runs the command, for the audit trail. */
-  actor: AuditActor;
+  systemUser: string;
   clock: Clock;
 }
 

@@ -60,9 +60,9 @@ export async function runOperatorCommand(
   io: CommandIo,
 ): Promise<CommandResult> {
   const database = await openExistingDatabase(config.database);
-  const actor = { kind: 'command', systemUser: readSystemUser() } as const;
+  const systemUser = readSystemUser();
   try {
-    return await run({ config, db: database.db, actor, clock: Date.now }, io);
+    return await run({ config, db: database.db, systemUser, clock: Date.now }, io);
   } finally {
     await database.close();
   }

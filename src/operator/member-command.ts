@@ -86,11 +86,11 @@ async function changeMember(
       text: `The note of ${npub} must be one line of at most 500 characters.`,
     };
   }
-  const { actor, clock } = context;
+  const { systemUser, clock } = context;
   const isMember = change === 'add';
   await changeMembership(tx, {
     ...{ pubkey, isMember, note: note || null },
-    ...{ actor, action: `member ${change}`, nowMs: clock() },
+    ...{ systemUser, action: `member ${change}`, nowMs: clock() },
   });
   const naming = name === '' ? null : await assignUsername(tx, context, pubkey, name);
   if (naming?.isDone === false) {
@@ -103,7 +103,7 @@ async function changeMember(
 }
 
 async function invite(
-  { config, db, actor, clock }: CommandContext,
+  { config, db, systemUser, clock }: CommandContext,
   note: string | null,
   days: number,
 ) {
@@ -113,7 +113,7 @@ async function invite(
   await transaction(db, async (tx) => {
     await addInvitation(tx, code, { note, nowMs, expiresAtMs });
     const after = { note, expiresAtMs };
-    await recordAuditEvent(tx, { atMs: nowMs, actor, action: 'member invite', after });
+    await recordAuditEvent(tx, { atMs: nowMs, systemUser, action: 'member invite', after });
   });
   const origin = config.publicOrigins[0] ?? `http://localhost:${config.port}`;
   const url = `${origin}/account#invitation=${code}`;

@@ -180,7 +180,7 @@ async function reportUnusedName(db: Db, name: string): Promise<CommandReport> {
 }
 
 async function changeBlock(
-  { db, actor, clock }: CommandContext,
+  { db, systemUser, clock }: CommandContext,
   { pubkey, user }: TargetUser,
   action: 'block' | 'unblock',
   reason: string | null,
@@ -194,7 +194,7 @@ async function changeBlock(
     if (action === 'unblock') {
       await unblockUser(tx, pubkey, nowMs);
     }
-    const event = { atMs: nowMs, actor, action: `user ${action}`, pubkey };
+    const event = { atMs: nowMs, systemUser, action: `user ${action}`, pubkey };
     await recordAuditEvent(tx, { ...event, before, after });
     return { earlierBlock: before, currentBlock: after };
   });

@@ -32,7 +32,7 @@ export async function exportUser(
 
 /** Deletes the data of a user, or says what would be deleted if `isApplied` is false. */
 export async function deleteUser(
-  { db, actor, clock }: CommandContext,
+  { db, systemUser, clock }: CommandContext,
   { pubkey, user }: { pubkey: string; user: StoredUser | null },
   isApplied: boolean,
 ): Promise<CommandReport> {
@@ -44,7 +44,7 @@ export async function deleteUser(
     const result = await deleteUserData(tx, pubkey);
     deletion.result = result;
     const after = typeof result === 'string' ? null : result;
-    const event = { atMs: clock(), actor, action: 'user delete', pubkey, name };
+    const event = { atMs: clock(), systemUser, action: 'user delete', pubkey, name };
     await recordAuditEvent(tx, { ...event, after });
     return isApplied;
   });

@@ -10,11 +10,11 @@ import { pubkeyToText } from './format.ts';
 
 /** Sets a user's mint, after the checks that a change by the user passes. Contacts the mint. */
 export async function setUserMint(
-  { config, db, actor, clock }: CommandContext,
+  { config, db, systemUser, clock }: CommandContext,
   pubkey: string,
   enteredUrl: string,
 ): Promise<CommandReport> {
-  const audit = { actor, action: 'user set-mint' };
+  const audit = { systemUser, action: 'user set-mint' };
   const monotonicMs = () => performance.now();
   const shared = { db, clock, monotonicMs, log: createLogger('silent') };
   const { allowPrivateNetworks, defaultMintUrl, defaultLockQuotes } = config;

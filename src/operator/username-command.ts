@@ -143,7 +143,7 @@ async function showUsername(context: CommandContext, name: string): Promise<Comm
 }
 
 async function changeUsername(
-  { config, db, actor, clock }: CommandContext,
+  { config, db, systemUser, clock }: CommandContext,
   action: 'reserve' | 'release',
   name: string,
   isTakeoverAllowed: boolean,
@@ -198,7 +198,7 @@ async function changeUsername(
     }
     await recordAuditEvent(tx, {
       atMs: nowMs,
-      actor,
+      systemUser,
       action: `name ${action}`,
       pubkey: before.pubkey ?? null,
       name,
@@ -228,7 +228,7 @@ function npubOf({ pubkey }: UsernameRecord): string {
 /** Gives a key a name that is free, reserved, or the key's own former one. Costs nothing. */
 export async function assignUsername(
   tx: Tx,
-  { config, actor, clock }: CommandContext,
+  { config, systemUser, clock }: CommandContext,
   pubkey: string,
   nameText: string,
 ): Promise<RowResult> {
@@ -245,7 +245,7 @@ export async function assignUsername(
     return fail(`${name} belongs to ${owner}: see \`nutpost name show ${name}\`.`);
   }
   if (claim !== 'owned') {
-    const event = { atMs: nowMs, actor, action: 'name assign', pubkey };
+    const event = { atMs: nowMs, systemUser, action: 'name assign', pubkey };
     const isAssigned = await recordNameChange(tx, event, async () => {
       const isFree = claim !== 'reserved' || (await freeUsername(tx, name));
       return (

@@ -2,11 +2,6 @@ import { columnInValues } from '../database/sql.ts';
 import type { Db, Tx } from '../database/transaction.ts';
 import { findUserByPubkey } from './user-store.ts';
 
-/** `operator`: a person with a key in OPERATOR_KEYS, on the operator page. `user`: the owner of the key. */
-export type AuditActor =
-  | { kind: 'command'; systemUser: string }
-  | { kind: 'operator' | 'user'; pubkey: string };
-
 /** A change. It must contain no secrets, such as the URL of a webhook, and no addresses of clients. */
 export interface AuditEvent {
   atMs: number;
@@ -14,8 +9,8 @@ export interface AuditEvent {
   action: string;
   /** The key (hex) that the change is about, if any. */
   pubkey?: string | null;
-  /** By default, the user with the key. */
-  actor?: AuditActor;
+  /** Who has run a command. Undefined: the user with the key has made the change. */
+  systemUser?: string | undefined;
   /** The username that the change is about. By default, that of the key after the change. */
   name?: string | null;
   /** The changed values, if there were or are any. */
@@ -31,16 +26,14 @@ export async function recordAuditEvent(tx: Tx, event: AuditEvent): Promise<void>
   if (before === after) {
     return;
   }
-  const actor = event.actor ?? { kind: 'user', pubkey: pubkey ?? '' };
-  const actorText = actor.kind === 'command' ? actor.systemUser : actor.pubkey;
   const user = event.name === undefined && pubkey !== null && (await findUserByPubkey(tx, pubkey));
   const name = event.name ?? (user ? user.name : null);
   await tx
     .insertInto('audit_events')
     .values({
       at: atMs,
-      actor_kind: actor.kind,
-      actor: actorText,
+      actor_kind: event.systemUser === undefined ? 'user' : 'command',
+      actor: event.systemUser ?? pubkey ?? '',
       action,
       pubkey,
       name,

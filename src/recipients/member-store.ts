@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import type { Db, Tx } from '../database/transaction.ts';
 import { transaction } from '../database/transaction.ts';
 import { RequestError } from '../errors.ts';
-import { type AuditActor, recordAuditEvent } from './audit-store.ts';
+import { recordAuditEvent } from './audit-store.ts';
 import { notifyRecipientChange } from './recipient-directory.ts';
 import { findUserByPubkey, updateOrAddUser } from './user-store.ts';
 
@@ -11,14 +11,15 @@ interface MembershipChange {
   isMember: boolean;
   /** Null keeps the note of a member. */
   note: string | null;
-  actor: AuditActor;
+  /** Who has run a command. Undefined: the user. */
+  systemUser?: string;
   action: 'member add' | 'member remove' | 'redeem invitation';
   nowMs: number;
 }
 
 /** Makes a key a member, or ends its membership, and records that in the audit trail. Changes nothing if it is so. */
 export async function changeMembership(tx: Tx, change: MembershipChange): Promise<void> {
-  const { pubkey, isMember, note, actor, action, nowMs } = change;
+  const { pubkey, isMember, note, systemUser, action, nowMs } = change;
   await notifyRecipientChange(tx, pubkey);
   const { member = null } = (await findUserByPubkey(tx, pubkey)) ?? {};
   if (!isMember && member === null) {
@@ -29,7 +30,7 @@ export async function changeMembership(tx: Tx, change: MembershipChange): Promis
     : null;
   const columns = { member_since: after?.sinceMs ?? null, member_note: after?.note ?? null };
   await updateOrAddUser(tx, { pubkey, ...columns });
-  await recordAuditEvent(tx, { atMs: nowMs, actor, action, pubkey, before: member, after });
+  await recordAuditEvent(tx, { atMs: nowMs, systemUser, action, pubkey, before: member, after });
 }
 
 /** Stores an invitation, by the hash of its code, and deletes those that have expired. */
@@ -64,8 +65,7 @@ export async function redeemInvitation(
       const message = 'This invitation is not valid: it was used, has expired, or is incomplete.';
       throw new RequestError('invitation_invalid', message);
     }
-    const actor = { kind: 'user', pubkey } as const;
-    const change = { pubkey, isMember: true, note: invitation.note, actor, nowMs };
+    const change = { pubkey, isMember: true, note: invitation.note, nowMs };
     await changeMembership(tx, { ...change, action: 'redeem invitation' });
   });
 }

@@ -42,7 +42,7 @@ interface DirectoryContext {
   /** Whether only members can be paid. For everyone else, there is no address. */
   membersOnly?: boolean;
   /** Who changes settings, for the audit trail. Default: the users themselves. */
-  audit?: Pick<AuditEvent, 'actor' | 'action'>;
+  audit?: Pick<AuditEvent, 'systemUser' | 'action'>;
   clock: Clock;
   monotonicMs: () => number;
 }

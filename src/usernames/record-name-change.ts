@@ -1,12 +1,12 @@
 import type { Tx } from '../database/transaction.ts';
-import { type AuditActor, recordAuditEvent } from '../recipients/audit-store.ts';
+import { recordAuditEvent } from '../recipients/audit-store.ts';
 import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
 import { findUserByPubkey } from '../recipients/user-store.ts';
 
 /** Announces a change of a key's name to all processes, and adds it to the audit trail unless `change` returns false. */
 export async function recordNameChange(
   tx: Tx,
-  event: { pubkey: string; actor?: AuditActor; action: string; atMs: number },
+  event: { pubkey: string; systemUser?: string; action: string; atMs: number },
   change: () => Promise<boolean>,
 ): Promise<boolean> {
   const { pubkey } = event;

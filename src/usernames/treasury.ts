@@ -3,7 +3,7 @@ import type { Clock } from '../clock.ts';
 import { type Db, tryTransaction } from '../database/transaction.ts';
 import { OperatorError } from '../errors.ts';
 import type { Proof } from '../mints/ecash.ts';
-import { type AuditActor, recordAuditEvent } from '../recipients/audit-store.ts';
+import { recordAuditEvent } from '../recipients/audit-store.ts';
 import type { Sealer } from '../sealer.ts';
 import { encodeToken } from './ecash/cashu-token.ts';
 import { computeY, mapInSlices, sumAmounts } from './ecash/proofs.ts';
@@ -42,7 +42,7 @@ export interface TreasuryContext {
   db: Db;
   sealer: Sealer | null;
   /** Who uses the treasury. */
-  actor: AuditActor;
+  systemUser: string;
   clock: Clock;
 }
 
@@ -65,7 +65,7 @@ export async function readTreasuryOverview({ sealer, db, clock }: TreasuryContex
 
 /** Makes a token of stored proofs. Keeps expired ones until no others are left: a mint would reject the whole token. */
 export async function withdrawFromTreasury(
-  { db, sealer: optionalSealer, actor, clock }: TreasuryContext,
+  { db, sealer: optionalSealer, systemUser, clock }: TreasuryContext,
   { mintUrl: orderedMintUrl, amountSat: requestedSat }: WithdrawalOrder,
 ): Promise<WithdrawalResult> {
   const sealer = requireSealer(optionalSealer);
@@ -99,7 +99,12 @@ export async function withdrawFromTreasury(
     ys.length > 0 &&
     (await tryTransaction(db, async (tx) => {
       const change = { pubkey: null, name: null, before: null, after: { id, mintUrl, amountSat } };
-      await recordAuditEvent(tx, { atMs: nowMs, actor, action: 'treasury withdraw', ...change });
+      await recordAuditEvent(tx, {
+        atMs: nowMs,
+        systemUser,
+        action: 'treasury withdraw',
+        ...change,
+      });
       return moveProofsToWithdrawal(tx, withdrawal, ys);
     }));
   if (!isWithdrawn) {

@@ -117,9 +117,13 @@ it('deletes audit events that are older than a year', async () => {
   const recentMs = Date.now() - 364 * DAY_MS;
   await transaction(db, async (tx) => {
     for (const atMs of [...Array.from({ length: 600 }, () => recentMs - 2 * DAY_MS), recentMs]) {
-      const actor = { kind: 'command', systemUser: 'root' } as const;
       const change = { action: 'name reserve', pubkey: null, name: 'alice', before: null };
-      await recordAuditEvent(tx, { atMs, actor, ...change, after: { status: 'reserved' } });
+      await recordAuditEvent(tx, {
+        atMs,
+        systemUser: 'root',
+        ...change,
+        after: { status: 'reserved' },
+      });
     }
   });
   await prune();

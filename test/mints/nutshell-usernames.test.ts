@@ -81,8 +81,7 @@ describe('username purchase with ecash of a mint that charges a fee', () => {
   it('lets the operator withdraw the earned ecash as tokens', async () => {
     const { db } = deployment.database;
     const sealer = createTreasurySealer(createTestConfig(deployment.mintUrl));
-    const actor = { kind: 'command', systemUser: 'root' } as const;
-    const treasury = { db, sealer, actor, clock: Date.now };
+    const treasury = { db, sealer, systemUser: 'root', clock: Date.now };
     const balanceSat = await readTreasuryBalanceSat();
     // The tests above sold four names.
     expect(balanceSat).toBeGreaterThan(3 * (PRICE_SAT - FEE_SAT));

@@ -84,8 +84,7 @@ export class NameSale {
     const { database, history, env } = this.world;
     try {
       const { db } = await database.open(actor);
-      const root = { kind: 'command', systemUser: 'root' } as const;
-      const context = { config: readConfig(env), db, actor: root, clock: wallClockMs };
+      const context = { config: readConfig(env), db, systemUser: 'root', clock: wallClockMs };
       const run = parseCommand(['treasury', ...args]);
       const { stdout, stderr } = await run(context, undefined as never);
       history.add(actor, () => `treasury ${args.join(' ')}: ${stderr}`);

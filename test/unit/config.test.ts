@@ -35,7 +35,6 @@ describe('readConfig', () => {
     'FIAT_RATE_URL',
     'METRICS_PORT',
     'ALERT_URL',
-    'OPERATOR_KEYS',
   ];
 
   it('accepts the examples in .env.example, which has every setting', () => {

@@ -38,26 +38,6 @@ export function accountPage(
   };
 }
 
-/** Contains nothing until an operator has signed in. In English. */
-export function operatorPage(
-  { t }: PageLanguage,
-  { signerRelay }: AccountSettings,
-  { allowPrivateNetworks }: HttpContext,
-): Page {
-  return {
-    title: 'Operator',
-    script: 'operator',
-    scriptTexts: ['account.', 'sats'],
-    connectSources: allowPrivateNetworks ? 'wss: ws:' : 'wss:',
-    content: html`
-      <div id="operator" lang="en" data-signer-relay=${signerRelay}>
-        <h1>Operator</h1>
-        <${StartNotices} t=${t}>${t('account.needsJavaScript')}<//>
-      </div>
-    `,
-  };
-}
-
 /** @param username which the user wants to buy; usually empty */
 export function collectPage(
   { t }: PageLanguage,

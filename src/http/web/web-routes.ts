@@ -16,7 +16,7 @@ import type { HttpContext } from '../context.ts';
 import { isPageRequest, renderError } from '../errors.ts';
 import { jsonBody } from '../schemas.ts';
 import { sendStaticFile } from '../static-files.ts';
-import { type AccountSettings, accountPage, collectPage, operatorPage } from './account-pages.ts';
+import { type AccountSettings, accountPage, collectPage } from './account-pages.ts';
 import { hasUnit, type SatRange } from './amount.ts';
 import { type Assets, prepareAssets } from './assets.ts';
 import { type BrandingSettings, loadBranding } from './branding.ts';
@@ -142,12 +142,6 @@ export const webRoutes: FastifyPluginAsyncZod<{ context: HttpContext; web: WebPa
     const mints = await Promise.all(web.mints.map((url) => describeOfferedMint(url, context)));
     return sendPage(reply, web, (language) => accountPage(language, web, mints, context));
   });
-
-  if (context.operator !== null) {
-    app.get('/operator', { config }, async (_request, reply) =>
-      sendPage(reply, web, (language) => operatorPage(language, web, context)),
-    );
-  }
 
   app.get('/collect', { config, schema: { querystring: collectLink } }, async (request, reply) =>
     sendPage(reply, web, (language) => collectPage(language, request.query.name, context)),

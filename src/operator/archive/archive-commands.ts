@@ -47,14 +47,14 @@ export const importCommand = defineCommand({
   name: 'import',
   description:
     'reads the output of export from standard input into an empty database that `nutpost migrate` created; imports all of it or nothing',
-  run: async ({ db, actor, clock }, _options, _operands, io) => {
+  run: async ({ db, systemUser, clock }, _options, _operands, io) => {
     if (io.stdin === null) {
       throw new OperatorError(
         'No input: redirect the archive to standard input, as in `nutpost import < archive`.',
       );
     }
     const atMs = clock();
-    const rows = await importArchive(db, readLines(io.stdin), io, { actor, atMs });
+    const rows = await importArchive(db, readLines(io.stdin), io, { systemUser, atMs });
     return reportRowCounts('Imported', rows);
   },
 });
@@ -86,7 +86,7 @@ export async function importArchive(
   db: Db,
   lines: AsyncGenerator<string>,
   io: CommandIo,
-  audit: Pick<AuditEvent, 'actor' | 'atMs'>,
+  audit: Pick<AuditEvent, 'systemUser' | 'atMs'>,
 ): Promise<ArchiveRowCounts> {
   const { value: firstLine } = await lines.next();
   const header = parseArchiveHeader(firstLine);

@@ -51,8 +51,7 @@ async function restoreBackup(
         ' files in DATA_DIR. If they are lost, use --other-secrets.',
     );
   }
-  const actor = { kind: 'command', systemUser: readSystemUser() } as const;
-  const audit = { actor, atMs: Date.now() };
+  const audit = { systemUser: readSystemUser(), atMs: Date.now() };
   if (format !== 'archive') {
     await restoreTables(location, file);
   }

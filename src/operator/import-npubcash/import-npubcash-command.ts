@@ -14,12 +14,12 @@ export const importNpubcashCommand = defineCommand({
     'imports the users, names, blocks and quotes of an npubcash server; stop that server first. If it is interrupted, run it again to continue. Prints each skipped row (except with --json) and a summary; --dry-run changes nothing',
   options: { 'dry-run': 'flag' },
   operands: [['<database url>', parseUrl]],
-  run: async ({ config, actor, ...context }, { 'dry-run': isDryRun, json }, [url], io) => {
+  run: async ({ config, systemUser, ...context }, { 'dry-run': isDryRun, json }, [url], io) => {
     await using source = await NpubcashSource.connect(url);
     await source.beginAndCheckTables();
     const allowHttpMints = config.allowPrivateNetworks;
     const run = new ImportRun({ ...context, allowHttpMints, io, isDryRun, printsRows: !json });
-    const audit = { actor, action: 'import-npubcash', atMs: context.clock() };
+    const audit = { systemUser, action: 'import-npubcash', atMs: context.clock() };
     const after = { server: URL.parse(url)?.host };
     // One event for all users, as of `nutpost import`.
     await run.transaction((tx) => recordAuditEvent(tx, { ...audit, after }));

@@ -27,8 +27,7 @@ export class TreasuryFixture {
   }
 
   openTreasury(secret = TEST_TREASURY_SECRET): TreasuryContext {
-    const actor = { kind: 'command', systemUser: 'root' } as const;
-    return { db: this.db, sealer: new Sealer(secret), actor, clock: this.clock.now };
+    return { db: this.db, sealer: new Sealer(secret), systemUser: 'root', clock: this.clock.now };
   }
 
   addEcash(...amountsSat: number[]): Promise<void> {

@@ -49,8 +49,6 @@ export async function runOrExplain(
   }
 }
 
-const TEST_ACTOR = { kind: 'command', systemUser: 'root' } as const;
-
 export const TEST_DEFAULT_MINT_URL = 'https://default-mint.example';
 
 export function createCommandContext(
@@ -63,5 +61,5 @@ export function createCommandContext(
     ALLOW_PRIVATE_NETWORKS: 'true',
     ...env,
   });
-  return { actor: TEST_ACTOR, config, ...context };
+  return { systemUser: 'root', config, ...context };
 }
