@@ -1,5 +1,9 @@
-import type { Event, EventTemplate } from 'nostr-tools';
+import { randomInt } from 'node:crypto';
+import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
+import type { Event, EventTemplate, UnsignedEvent } from 'nostr-tools';
+import { GiftWrap, Seal } from 'nostr-tools/kinds';
 import { encrypt, getConversationKey } from 'nostr-tools/nip44';
+import { generateSecretKey, getEventHash } from 'nostr-tools/pure';
 import { finalizeEvent, getPublicKey, setNostrWasm, verifyEvent } from 'nostr-tools/wasm';
 import { initNostrWasm } from 'nostr-wasm';
 
@@ -32,4 +36,33 @@ export async function loadEventSigner(secretKey: string) {
     encrypt: (text: string, pubkey: string): string =>
       encrypt(text, getConversationKey(secretKeyBytes, pubkey)),
   };
+}
+
+/**
+ * Encrypts an event for its recipient, so that others see neither its content nor its author (NIP-59). Not with the
+ * functions of nostr-tools, because they sign in JavaScript, and occupy the event loop for twice as long.
+ */
+export async function giftWrap(
+  author: EventSigner,
+  event: UnsignedEvent,
+  recipient: string,
+  nowSeconds: number,
+): Promise<Event> {
+  const rumor = { ...event, id: getEventHash(event) };
+  // Up to two days ago, so that the times say nothing about that of the event.
+  const createTime = () => nowSeconds - randomInt(2 * 24 * 60 * 60);
+  const seal = author.sign({
+    kind: Seal,
+    created_at: createTime(),
+    tags: [],
+    content: author.encrypt(JSON.stringify(rumor), recipient),
+  });
+  await yieldToEventLoop();
+  const throwaway = await loadEventSigner(Buffer.from(generateSecretKey()).toString('hex'));
+  return throwaway.sign({
+    kind: GiftWrap,
+    created_at: createTime(),
+    tags: [['p', recipient]],
+    content: throwaway.encrypt(JSON.stringify(seal), recipient),
+  });
 }
