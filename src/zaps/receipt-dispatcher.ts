@@ -151,20 +151,17 @@ export class ReceiptDispatcher {
     }
     // Payers may name hosts that are not relays, so the failures of unproven relays are only logged as `debug`.
     const level = this.#isProven(relay) ? 'info' : 'debug';
-    // The second failure in a row is logged. A single one means little.
-    if (failures === 1 && relayStatus !== null && relayStatus.failures > 1) {
-      log[level](
-        { event: 'relay_failing', relay: loggedUrl, reason: relayStatus.lastError },
-        'relay does not accept zap receipts; backing off',
-      );
+    const newFailures = relayStatus?.failures ?? failures;
+    // A single failure means little.
+    if (failures <= 1 && newFailures > 1) {
+      const event = 'relay_failing';
+      const message = 'relay does not accept zap receipts; backing off';
+      log[level]({ event, relay: loggedUrl, reason: relayStatus?.lastError }, message);
+    } else if (failures > 1 && newFailures === 0) {
+      const event = 'relay_recovered';
+      log[level]({ event, relay: loggedUrl }, 'relay accepts zap receipts again');
     }
-    if (failures > 1 && relayStatus?.failures === 0) {
-      log[level](
-        { event: 'relay_recovered', relay: loggedUrl },
-        'relay accepts zap receipts again',
-      );
-    }
-    return relayStatus?.failures ?? failures;
+    return newFailures;
   }
 }
 
