@@ -120,12 +120,7 @@ export class NetworkThread {
     const { promise, resolve } = Promise.withResolvers<HttpResponse>();
     this.#requests.set(id, { clientId, resolve });
     this.#post({ kind: 'request', id, clientId, request });
-    // The thread ends requests that time out, too, but a busy thread may do so late.
-    const timer = setTimeout(
-      () => this.#endRequest(id, { outcome: 'unreachable', reason: 'timed out' }),
-      request.timeoutMs + 1_000,
-    ).unref();
-    return promise.finally(() => clearTimeout(timer));
+    return promise;
   }
 
   #post(message: NetworkThreadRequest): void {
