@@ -1,5 +1,4 @@
 import type { Event } from 'nostr-tools';
-import { KeyedCounter } from '../keyed-counter.ts';
 import { nostrEventSchema, type Tags, tagValues } from '../nostr/event-schema.ts';
 import { normaliseRelayUrl } from '../relays/relay-url.ts';
 import { decodeQueryValueCandidates, tryParseJson } from '../untrusted-text.ts';
@@ -140,14 +139,10 @@ export function extractReceiptRelays(
   const relays = listed
     .slice(0, RECEIPT_RELAY_LIMITS.maxListed)
     .flatMap((relay) => normaliseRelayUrl(relay, options) ?? []);
-  const relaysByHost = new KeyedCounter();
-  return [...new Set(relays)]
-    .filter((relay) => {
-      const { host, hostname } = new URL(relay);
-      const hostKey = options.allowPrivateNetworks ? host : hostname;
-      relaysByHost.increment(hostKey);
-      return relaysByHost.get(hostKey) <= RECEIPT_RELAY_LIMITS.maxPerHost;
-    })
+  const hostPart = options.allowPrivateNetworks ? 'host' : 'hostname';
+  const relaysByHost = Map.groupBy(new Set(relays), (relay) => new URL(relay)[hostPart]);
+  return [...relaysByHost.values()]
+    .flatMap((relaysOfHost) => relaysOfHost.slice(0, RECEIPT_RELAY_LIMITS.maxPerHost))
     .slice(0, RECEIPT_RELAY_LIMITS.max);
 }
 
