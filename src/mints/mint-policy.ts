@@ -43,7 +43,7 @@ export class MintPolicy {
   }
 
   getSite(mintUrl: string): string {
-    return getSite(mintUrl, this.#settings);
+    return getSite(mintUrl);
   }
 
   getLimits(mintUrl: string) {
@@ -52,7 +52,6 @@ export class MintPolicy {
 
   /** Creates slots that user mints share. Each of the operator's mints has `maxPerSite` slots of its own. */
   createSlots(limits: { max: number; maxPerSite: number }): SiteSemaphore {
-    const { allowPrivateNetworks } = this.#settings;
-    return new SiteSemaphore({ ...limits, exemptUrls: this.operatorMints, allowPrivateNetworks });
+    return new SiteSemaphore({ ...limits, exemptUrls: this.operatorMints });
   }
 }

@@ -32,7 +32,7 @@ export class GuardedFetch {
   readonly #slots: SiteSemaphore;
 
   constructor(options: GuardedFetchOptions) {
-    const { operatorOrigins = [], limits = FETCH_LIMITS, allowPrivateNetworks } = options;
+    const { operatorOrigins = [], limits = FETCH_LIMITS } = options;
     this.#operatorOrigins = operatorOrigins;
     this.#limits = limits;
     this.#operatorClient = options.operatorClient ?? new HttpClient(options, limits);
@@ -43,7 +43,6 @@ export class GuardedFetch {
       // The fewer slots are free, the fewer a site may use.
       shouldShrinkSiteShare: true,
       exemptUrls: operatorOrigins,
-      allowPrivateNetworks,
     });
   }
 

@@ -93,7 +93,7 @@ export class NetworkThread {
     const reason = this.#findRejection(url);
     if (reason === null) {
       this.#sockets.set(id, socket);
-      this.#post({ kind: 'connect', id, url, site: getSite(url, this.#context) });
+      this.#post({ kind: 'connect', id, url, site: getSite(url) });
     } else {
       // Later, because the caller has no listener yet.
       setImmediate(() => socket.handle({ kind: 'close', id, details: { reason, status: null } }));
@@ -177,7 +177,7 @@ export class NetworkThread {
   }
 
   #abandon(busyOrigin: string | null, error: unknown): void {
-    const site = busyOrigin === null ? null : getSite(busyOrigin, this.#context);
+    const site = busyOrigin === null ? null : getSite(busyOrigin);
     const suspendedMs = site === null ? 0 : this.#suspend(site);
     this.#context.onStopped({ site, suspendedMs, error });
     void this.#stop();
@@ -225,7 +225,7 @@ export class NetworkThread {
     if (this.#isClosed) {
       return 'closed';
     }
-    const suspension = this.#suspensions.get(getSite(url, this.#context));
+    const suspension = this.#suspensions.get(getSite(url));
     const isSuspended = suspension && this.#context.monotonicMs() < suspension.untilMs;
     return isSuspended ? 'site suspended' : null;
   }

@@ -8,7 +8,6 @@ interface SiteSemaphoreOptions {
   shouldShrinkSiteShare?: boolean;
   /** Each has `maxPerSite` slots of its own, which do not count towards `max`. */
   exemptUrls: readonly string[];
-  allowPrivateNetworks: boolean;
 }
 
 /** Limits how many slots (requests or connections) are used at a time, per site and in total. */
@@ -81,7 +80,7 @@ export class SiteSemaphore {
   #toKey(url: string): SlotKey {
     return this.#options.exemptUrls.includes(url)
       ? { site: url, isExempt: true }
-      : { site: getSite(url, this.#options), isExempt: false };
+      : { site: getSite(url), isExempt: false };
   }
 }
 

@@ -44,7 +44,7 @@ export class NostrMessenger {
   readonly #encryptions = new SerialQueue();
 
   constructor(options: NostrMessengerOptions) {
-    const { egress, operatorRelays, allowPrivateNetworks } = options;
+    const { egress, operatorRelays } = options;
     const { maxLookups, maxPublications, maxPublicationsPerSite } = NOSTR_LIMITS;
     this.#options = options;
     this.#relayPool = new RelayPool(egress.connect, options);
@@ -55,18 +55,10 @@ export class NostrMessenger {
       // A user who has just published a list tests it.
       allowStale: false,
     });
-    this.#lookups = new SiteSemaphore({
-      max: maxLookups,
-      maxPerSite: maxLookups,
-      exemptUrls: [],
-      allowPrivateNetworks,
-    });
-    this.#publications = new SiteSemaphore({
-      max: maxPublications,
-      maxPerSite: maxPublicationsPerSite,
-      exemptUrls: operatorRelays,
-      allowPrivateNetworks,
-    });
+    const lookupLimits = { max: maxLookups, maxPerSite: maxLookups };
+    this.#lookups = new SiteSemaphore({ ...lookupLimits, exemptUrls: [] });
+    const publicationLimits = { max: maxPublications, maxPerSite: maxPublicationsPerSite };
+    this.#publications = new SiteSemaphore({ ...publicationLimits, exemptUrls: operatorRelays });
   }
 
   get pubkey(): string {
@@ -126,7 +118,7 @@ export class NostrMessenger {
   async #publish(url: string, event: Event): Promise<string | null> {
     const { operatorRelays, siteLimiter } = this.#options;
     const { maxWaitMs, publishTimeoutMs } = NOSTR_LIMITS;
-    const key = getSite(url, this.#options);
+    const key = getSite(url);
     const isLimited = !operatorRelays.includes(url) && siteLimiter.consume([{ key, factor: 1 }]);
     if (isLimited || !(await this.#publications.acquireWithin(url, maxWaitMs))) {
       return 'the service sends it too many messages';

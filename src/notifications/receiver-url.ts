@@ -21,5 +21,5 @@ export function parseReceiverUrl(
       'channels: the URL must be an https:// URL without user, on port 443 or from 1024 on.',
     );
   }
-  return { url, site: getSite(url, { allowPrivateNetworks }) };
+  return { url, site: getSite(url) };
 }

@@ -22,7 +22,6 @@ interface DeliveryContext {
   db: Db;
   relayPool: RelayPool;
   operatorRelays: readonly string[];
-  allowPrivateNetworks: boolean;
   clock: Clock;
   monotonicMs: () => number;
   log: Logger;
@@ -47,7 +46,6 @@ export class ReceiptDispatcher {
     const common = {
       maxPerSite: DELIVERY_LIMITS.maxRelaysPerSite,
       exemptUrls: context.operatorRelays,
-      allowPrivateNetworks: context.allowPrivateNetworks,
     };
     this.#provenSlots = new SiteSemaphore({ max: DELIVERY_LIMITS.maxProvenRelays, ...common });
     this.#unprovenSlots = new SiteSemaphore({ max: DELIVERY_LIMITS.maxUnprovenRelays, ...common });

@@ -245,7 +245,7 @@ interface HarnessOptions extends Partial<SubscriptionTiming> {
 }
 
 function createConnectionSlots(max: number): SiteSemaphore {
-  return new SiteSemaphore({ max, maxPerSite: 8, exemptUrls: [], allowPrivateNetworks: true });
+  return new SiteSemaphore({ max, maxPerSite: 8, exemptUrls: [] });
 }
 
 async function startSubscribed(

@@ -110,7 +110,6 @@ async function createDispatcher() {
     log,
     relayPool,
     operatorRelays: [],
-    allowPrivateNetworks: true,
   });
   onTestFinished(() => dispatcher.stop());
   return dispatcher;

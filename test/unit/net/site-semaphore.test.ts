@@ -82,7 +82,6 @@ function createSemaphore(
   return new SiteSemaphore({
     maxPerSite: MAX_PER_SITE,
     exemptUrls: [],
-    allowPrivateNetworks: false,
     ...options,
   });
 }
