@@ -58,7 +58,8 @@ export type SignReceipts = (
   nowMs: number,
 ) => Promise<ReceiptSigningResult>;
 
-export interface RecordedPayment extends Pick<Quote, 'pubkey' | 'request' | 'paymentHash'> {
+export interface RecordedPayment
+  extends Pick<Quote, 'pubkey' | 'request' | 'paymentHash' | 'zapRequest'> {
   quoteRowId: number;
   paidAtMs: number;
 }
@@ -115,7 +116,7 @@ async function recordInTransaction(
   const decisions: Decision[] = [];
   const payments: RecordedPayment[] = [];
   for (const quote of lockedQuotes) {
-    const { id: quoteRowId, quoteId, pubkey, request, paymentHash } = quote;
+    const { id: quoteRowId, quoteId, pubkey, request, paymentHash, zapRequest } = quote;
     const observation = observationsById.get(quoteId) as SourcedObservation;
     // A batch may contain several payments to one recipient.
     const counter = advancedCounters.get(pubkey) ?? counters.get(pubkey);
@@ -124,7 +125,7 @@ async function recordInTransaction(
     if (counter !== undefined && payment) {
       const { paidSeq: paidCount, paidAtMs } = payment;
       advancedCounters.set(pubkey, { ...counter, paidCount, lastPaidAtMs: paidAtMs });
-      payments.push({ quoteRowId, pubkey, request, paymentHash, paidAtMs });
+      payments.push({ quoteRowId, pubkey, request, paymentHash, zapRequest, paidAtMs });
     }
     decisions.push(decision);
   }

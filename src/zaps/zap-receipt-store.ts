@@ -22,16 +22,6 @@ const RECEIPT_COLUMNS = {
 
 const DELIVERY_COLUMNS = { text: ['receipt', 'relay'], bigint: ['createdAtMs'] } as const;
 
-/** Returns the zap requests by the row ids of their quotes. */
-export async function findZapRequests(db: Db, quoteRowIds: readonly number[]) {
-  const { rows } = await sql<{ id: number; zap_request: string }>`
-    select id, zap_request from quotes
-    where zap_request is not null
-      and ${columnInValues(db, 'id', 'bigint', quoteRowIds)}
-  `.execute(db);
-  return new Map(rows.map((row) => [row.id, row.zap_request]));
-}
-
 /** Returns the ids of those zap requests that already have a receipt. */
 export async function findUsedZapRequests(db: Db, zapRequestIds: readonly string[]) {
   const rows = await db

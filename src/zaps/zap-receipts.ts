@@ -14,7 +14,6 @@ import {
   addZapReceipts,
   countReceiptsSince,
   findUsedZapRequests,
-  findZapRequests,
   type NewZapReceipt,
 } from './zap-receipt-store.ts';
 import { extractReceiptRelays } from './zap-request.ts';
@@ -28,7 +27,7 @@ interface ReceiptContext {
   log: Logger;
 }
 
-interface Zap extends RecordedPayment {
+interface Zap extends Omit<RecordedPayment, 'zapRequest'> {
   zapRequest: NostrEvent;
   /** The zap request exactly as its sender signed it. */
   zapRequestJson: string;
@@ -42,10 +41,8 @@ interface Zap extends RecordedPayment {
 export function createReceiptSigner(context: ReceiptContext): SignReceipts {
   const { mintPolicy, maxReceiptsPerHour } = context;
   return async (tx, mintUrl, payments, nowMs) => {
-    const quoteRowIds = payments.map(({ quoteRowId }) => quoteRowId);
-    const zapRequests = await findZapRequests(tx, quoteRowIds);
     const zaps = payments.flatMap((payment) => {
-      const zapRequestJson = zapRequests.get(payment.quoteRowId) ?? '';
+      const zapRequestJson = payment.zapRequest ?? '';
       const zapRequest = parseZapRequest(zapRequestJson);
       return zapRequest === null ? [] : { ...payment, zapRequest, zapRequestJson };
     });

@@ -56,7 +56,6 @@ import {
   findDueRelays,
   findReceiptOfQuote,
   findUsedZapRequests,
-  findZapRequests,
   giveUpOverdueDeliveries,
   listDeliveryRelays,
   pruneZapRequests,
@@ -154,7 +153,6 @@ const CALLS: [name: string, call: StoreCall][] = [
     'finds changes since a time',
     (tx) => listUpdatesSince(tx, QUOTE_COUNT, { pubkeys: [pubkey], nowMs: 1 }),
   ],
-  ['finds zap requests', (tx) => findZapRequests(tx, [1, 2])],
   ['finds the receipt of a quote', (tx) => findReceiptOfQuote(tx, 1)],
   ['finds used zap requests', (tx) => findUsedZapRequests(tx, ['a', 'b'])],
   [
