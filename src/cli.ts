@@ -22,7 +22,6 @@ import {
   parseCommand,
   runOperatorCommand,
 } from './operator/commands.ts';
-import { configCommand } from './operator/config-command.ts';
 import { doctorCommand } from './operator/doctor/doctor.ts';
 import { parseIntegerFrom } from './operator/options.ts';
 import { ProcessIo } from './operator/process-io.ts';
@@ -52,7 +51,7 @@ const DEMO_USAGE = formatUsage(
 const VERSION_USAGE = formatUsage('--version', 'prints the version');
 const USAGE = `Usage: nutpost <command>
 
-${SERVE_USAGE}${migrateCommand.usage}${configCommand.usage}${COMMANDS_USAGE}${restoreCommand.usage}${DEMO_USAGE}${VERSION_USAGE}
+${SERVE_USAGE}${migrateCommand.usage}${COMMANDS_USAGE}${restoreCommand.usage}${DEMO_USAGE}${VERSION_USAGE}
 ${JSON_HINT}
 `;
 
@@ -69,8 +68,6 @@ async function dispatch(command: string): Promise<void> {
       return runCommand(migrateCommand, readCommandConfig);
     case 'doctor':
       return runCommand(doctorCommand, () => null);
-    case 'config':
-      return runCommand(configCommand, readCommandConfig);
     case 'restore':
       return runCommand(restoreCommand, readCommandConfig);
     case 'demo':

@@ -248,36 +248,14 @@ function addSettingsFile(env: EnvironmentVariables): EnvironmentVariables {
   return file ? { ...readSettingsFile(file), ...env } : env;
 }
 
-/** What applies to a setting: its text if it is set, and its value, which may be a default. */
-export interface EffectiveSetting {
-  name: string;
-  source: 'environment' | 'file' | 'default';
-  text: string | null;
-  value: unknown;
-}
-
-/** Returns all settings, which must be valid, and the file that NUTPOST_ENV names. */
-export function listSettings(env: EnvironmentVariables = process.env): {
-  file: string | null;
-  settings: EffectiveSetting[];
-} {
-  const { settings } = readSettings(addSettingsFile(env));
-  return {
-    file: env['NUTPOST_ENV'] || null,
-    settings: settings.map(({ name, text, value }): EffectiveSetting => {
-      const source = env[name] === undefined ? 'file' : 'environment';
-      return { name, value, text: text ?? null, source: text === undefined ? 'default' : source };
-    }),
-  };
-}
-
 /** Reads a setting. If it is invalid, records a problem and returns undefined; the settings must not be used then. */
 type ReadSetting = <Value>(name: string, schema: z.ZodType<Value>) => Value;
 
 function readSettings(env: EnvironmentVariables) {
-  const settings: { name: string; text: string | undefined; value: unknown }[] = [];
+  const names: string[] = [];
   const problems: string[] = [];
   const read: ReadSetting = <Value>(name: string, schema: z.ZodType<Value>) => {
+    names.push(name);
     // Empty variables count as missing. Files with CRLF add `\r` to each value.
     const text = env[name]?.trim() || undefined;
     const textProblem = text === undefined ? null : findTextProblem(text);
@@ -286,11 +264,10 @@ function readSettings(env: EnvironmentVariables) {
       return undefined as Value;
     }
     const { data, error } = schema.safeParse(text);
-    settings.push({ name, text, value: data });
     problems.push(...(error?.issues.map(({ message }) => redact(`${name} ${message}`)) ?? []));
     return data as Value;
   };
-  return { config: buildConfig(read), settings, problems };
+  return { config: buildConfig(read), names, problems };
 }
 
 /** Returns why a value is invalid for any setting; null if it is not. */
@@ -487,4 +464,4 @@ function parseOrigin(text: string): string | null {
 }
 
 /** The settings that {@link buildConfig} reads, whatever their values are. */
-export const SETTING_NAMES: readonly string[] = listSettings({}).settings.map(({ name }) => name);
+export const SETTING_NAMES: readonly string[] = readSettings({}).names;
