@@ -113,7 +113,17 @@ it('says what is wrong with a mint, and keeps the current one', async () => {
     await content.getByRole('alert').filter({ hasText: problem }).waitFor();
     expect(await content.getByLabel('Choose another mint').inputValue()).toBe(url);
   };
-  for (const url of ['', 'no url', 'ftp://mint.example', 'https://mint.example/?a=b']) {
+  const previews: string[] = [];
+  page.on('request', (request) => {
+    if (request.url().includes('/preview')) {
+      previews.push(request.url());
+    }
+  });
+  for (const url of ['', 'no url', 'https://']) {
+    await check(url, 'The address of a mint looks like https://mint.example.');
+  }
+  expect(previews).toEqual([]);
+  for (const url of ['ftp://mint.example', 'https://mint.example/?a=b']) {
     await check(url, 'The address of a mint looks like https://mint.example.');
   }
   await check('http://127.0.0.1:1', 'No program accepts connections');

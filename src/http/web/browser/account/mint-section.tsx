@@ -196,6 +196,10 @@ function MintChoice({ mint, onSaved, onCancel, ...session }: MintChoiceProps) {
 async function fetchPreview(api: ApiClient, enteredUrl: string): Promise<Mint> {
   const text = enteredUrl.trim();
   const url = text.includes('://') ? text : `https://${text}`;
+  // Chromium accepts spaces in host names.
+  if (/\s/.test(url) || !URL.canParse(url)) {
+    throw new ExplainedError(t('account.mintInvalidUrl'));
+  }
   const { data } = await api.request<{ mint?: Mint; reason?: string }>(
     `/api/v2/user/mint/preview?${new URLSearchParams({ url })}`,
   );
