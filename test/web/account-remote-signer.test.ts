@@ -1,4 +1,5 @@
 import { generateSecretKey, getPublicKey, nip19 } from 'nostr-tools';
+import type { Page } from 'playwright-core';
 import { expect, it } from 'vitest';
 import { startFakeRelay } from '../helpers/relays/start-fake-relay.ts';
 import { useAdditionalService, useTestEnvironment } from '../helpers/service/test-environment.ts';
@@ -13,12 +14,15 @@ import { useBrowser } from '../helpers/web/use-browser.ts';
 const environment = useTestEnvironment();
 const browser = useBrowser();
 
-async function openSignIn() {
+async function openSignIn(prepare: (page: Page) => Promise<unknown> = async () => undefined) {
   const relay = await startFakeRelay();
   const service = await useAdditionalService(environment, { SIGNER_RELAY: relay.url });
   const userKey = generateSecretKey();
   const signer = await RemoteSigner.start(relay.url, userKey);
-  const page = await browser.openPage(`${service.publicOrigin}/account`, { relays: [relay.url] });
+  const page = await browser.openPage(`${service.publicOrigin}/account`, {
+    relays: [relay.url],
+    prepare,
+  });
   const connect = async (bunkerUrl: string) => {
     await page.getByLabel('Signer address').fill(bunkerUrl);
     await page.getByRole('button', { name: 'Connect', exact: true }).click();
@@ -42,6 +46,28 @@ it('signs in with the address of a signer (bunker://)', async () => {
   // Only the signer is still connected.
   await expect.poll(() => relay.connections.open).toBe(1);
 });
+
+it.each(['Connect', 'Show QR code'])(
+  'leaves no connection behind if the user cancels “%s” while it is opened',
+  async (name) => {
+    const states: string[] = [];
+    const opening = Promise.withResolvers<void>();
+    const { signer, page } = await openSignIn((newPage) =>
+      newPage.routeWebSocket(/.*/, async (socket) => {
+        socket.onClose(() => void states.push('closed'));
+        states.push('opening');
+        await opening.promise;
+      }),
+    );
+    await page.getByLabel('Signer address').fill(signer.bunkerUrl);
+    await page.getByRole('button', { name, exact: true }).click();
+    await expect.poll(() => states).toEqual(['opening']);
+    await page.getByRole('button', { name: 'Cancel' }).click();
+    await heading(page, 'Sign in').waitFor();
+    opening.resolve();
+    await expect.poll(() => states).toEqual(['opening', 'closed']);
+  },
+);
 
 it('signs in with a signer that scans the page’s QR code (nostrconnect://)', async () => {
   const { signer, page, waitForAccount } = await openSignIn();

@@ -107,8 +107,7 @@ function openPool(secretKey: Uint8Array, signal: AbortSignal): SimplePool {
   document.addEventListener('visibilitychange', () => document.hidden || pool.queryAgain(), {
     signal,
   });
-  // The library needs the connections until it has sent that subscriptions are closed.
-  signal.addEventListener('abort', () => setTimeout(() => pool.destroy(), 0));
+  signal.addEventListener('abort', () => pool.destroy());
   return pool;
 }
 
@@ -145,12 +144,22 @@ class SignerPool extends SimplePool {
         params.onclose?.(closes);
       }
     };
-    const options = { ...params, onauth: this.#onauth, onclose, abort: this.#signal };
+    // With a signal, the library would lose connections that it is opening.
+    const { abort: _abort, ...others } = params;
+    const options = { ...others, onauth: this.#onauth, onclose };
     return super.subscribe(relays, newFilter, options);
   }
 
   override publish(...[relays, event]: Parameters<SimplePool['publish']>) {
     return super.publish(relays, event, { onauth: this.#onauth });
+  }
+
+  override destroy(): void {
+    for (const { openSubs } of this.relays.values()) {
+      openSubs.forEach((subscription) => void subscription.close());
+    }
+    // The library needs the connections until it has sent that subscriptions are closed.
+    setTimeout(() => super.destroy(), 0);
   }
 
   queryAgain(): void {
