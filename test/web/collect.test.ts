@@ -658,6 +658,23 @@ it('keeps the ecash if the mint says no more than that a payment has failed, or 
   expect(await takeEverything(page)).toBe(799);
 });
 
+it('keeps many proofs if the mint refuses to exchange them', async () => {
+  const { mint } = environment;
+  mint.switches.maxInputs = 100;
+  onTestFinished(() => {
+    mint.switches.maxInputs = null;
+  });
+  const wallet = environment.newWallet();
+  const page = await openCollect(wallet, { expectedStatuses: [422] });
+  await storeSmallProofs(page, wallet, mint.createProofs(600));
+  await waitForEcash(page, 600);
+  await page.getByRole('button', { name: 'Create token' }).click();
+  await page.getByText('failed (status 422)').waitFor();
+  await waitForEcash(page, 600);
+  mint.switches.maxInputs = null;
+  expect(await takeEverything(page)).toBe(600);
+});
+
 it('gives tokens few proofs', async () => {
   limitInputs();
   const { mint } = environment;

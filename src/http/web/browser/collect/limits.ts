@@ -4,7 +4,7 @@ export const MINT_TIMEOUT_MS = 15_000;
 /** More proofs are exchanged for fewer before they become a token, because a long token is hard to scan and to send. */
 export const MAX_TOKEN_PROOFS = 30;
 
-/** Inputs of a request. If the largest are not enough, all are exchanged for fewer. Nutshell and cdk refuse over 1,000. */
+/** Inputs of a request. More proofs are exchanged for fewer when they are collected. Nutshell and cdk refuse over 1,000. */
 export const MAX_REQUEST_PROOFS = 500;
 
 /** Characters of a token in one QR code. Phones have difficulties with denser codes on a screen. */

@@ -3,6 +3,7 @@ import {
   CheckStateEnum,
   deserializeProofs,
   getEncodedToken,
+  HttpResponseError,
   type MeltPreview,
   type MeltQuoteBolt11Response,
   MeltQuoteState,
@@ -437,7 +438,9 @@ export class MintWallet {
       return await this.#finishExchange(renewed);
     }
     // After an earlier request without an answer, the outputs stay: that request may still arrive.
-    const isRefused = isFirstRequest && error instanceof MintOperationError;
+    // A mint, or a proxy in front of it, may have no code of NUT-00 for a request that is too long.
+    const isRefused =
+      isFirstRequest && error instanceof HttpResponseError && /^4/.test(`${error.status}`);
     if (quoteId === undefined && (isOutdated || isRefused)) {
       await replaceHoldings([holding], [{ ...others, amountSat }]);
     }
