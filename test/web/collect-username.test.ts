@@ -2,6 +2,7 @@ import { Wallet } from '@cashu/cashu-ts';
 import type { BrowserContext, Page, Route } from 'playwright-core';
 import { expect, it, onTestFinished } from 'vitest';
 import { assignUsername } from '../helpers/recipients/assign-username.ts';
+import { EcashPayer } from '../helpers/recipients/ecash-payer.ts';
 import type { RecipientClient } from '../helpers/recipients/recipient-client.ts';
 import { fetchUsernameOwner } from '../helpers/recipients/username-requests.ts';
 import { receivePayment, useTestEnvironment } from '../helpers/service/test-environment.ts';
@@ -109,6 +110,23 @@ it('buys a name with Lightning', async () => {
   await buying(page).getByText('alice@').getByText('is yours now').waitFor();
   expect(await fetchUsernameOwner(environment.origin, 'alice')).toBe(wallet.pubkey);
   await expect.poll(() => tokens(page).count()).toBe(0);
+});
+
+it('keeps a pasted token that was not used when the name is paid for in another way', async () => {
+  const { mint } = environment;
+  const page = await openPurchase(environment.newWallet(), 'hugo');
+  await button(page, 'Pay with another Cashu wallet').click();
+  const payer = await EcashPayer.open(mint);
+  const token = await payer.mintToken(PRICE_SAT - 1);
+  await buying(page).getByLabel('Token from your wallet').fill(token);
+  await button(page, 'Buy').click();
+  await buying(page).getByText('The name was not bought').waitFor();
+  await button(page, 'Pay with Lightning').click();
+  const invoice = buying(page).locator('code').filter({ hasText: /^ln/ });
+  mint.pay((await invoice.textContent()) ?? '');
+  await page.evaluate(`document.dispatchEvent(new Event('visibilitychange'))`);
+  await buying(page).getByText('is yours now').waitFor();
+  expect(await buying(page).locator('code').textContent()).toBe(token);
 });
 
 it('shows a purchase that has begun on the account page, and its end in each tab', async () => {

@@ -11,6 +11,8 @@ interface OtherWalletProps {
   request: string;
   price: VNode;
   mintUrl: string;
+  /** Whether the name is paid for. */
+  isBought: boolean;
   buy: (token: string) => Promise<void>;
 }
 
@@ -22,7 +24,7 @@ const TOKEN_TEXTS = {
 } as const;
 
 /** Pays with a token that the user creates in another wallet, and pastes. */
-export function OtherWallet({ request, price, mintUrl, buy }: OtherWalletProps) {
+export function OtherWallet({ request, price, mintUrl, isBought, buy }: OtherWalletProps) {
   const [text, setText] = useState('');
   /** The token may be spent or not. Another one could be lost: if this one has paid, the server does not use it. */
   const [isUncertain, setIsUncertain] = useState(false);
@@ -30,6 +32,7 @@ export function OtherWallet({ request, price, mintUrl, buy }: OtherWalletProps) 
     const token = parseToken(text);
     try {
       await buy(token);
+      setText('');
     } catch (error) {
       const status = error instanceof ApiError ? error.status : 0;
       if (isOutcomeUnknown(error) || status >= 500) {
@@ -47,6 +50,10 @@ export function OtherWallet({ request, price, mintUrl, buy }: OtherWalletProps) 
     addEventListener('beforeunload', warn);
     return () => removeEventListener('beforeunload', warn);
   }, [hasToken]);
+  if (isBought) {
+    // Another payment was faster, so that the token is still money.
+    return hasToken ? <CopyableText text={text} label={t('account.copyToken')} /> : null;
+  }
   return (
     <div class="columns">
       <div>

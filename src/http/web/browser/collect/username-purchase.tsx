@@ -165,15 +165,16 @@ export function UsernamePurchase({ api, user, wallet }: AccountSession & { walle
           </p>
           <p role="status">{isRunning && t('account.buying')}</p>
           <Problem text={problem ?? mintProblem} />
-          {request !== null && (
-            <OtherWallet
-              request={request}
-              price={price}
-              mintUrl={mintUrl}
-              buy={async (pasted) => finish(await requestUsername(api, name, pasted))}
-            />
-          )}
         </>
+      )}
+      {request !== null && (
+        <OtherWallet
+          request={request}
+          price={price}
+          mintUrl={mintUrl}
+          isBought={outcome !== null}
+          buy={async (pasted) => finish(await requestUsername(api, name, pasted))}
+        />
       )}
     </Section>
   );
