@@ -14,9 +14,9 @@ import {
 import { NOTIFICATION_LIMITS } from './limits.ts';
 import type { NotificationContext } from './notification-context.ts';
 import {
+  addNotifications,
   claimDueChannels,
   type DueChannel,
-  insertNotifications,
   listDueNotifications,
   recordMessage,
   releaseChannel,
@@ -114,7 +114,7 @@ export class NotificationDispatcher {
       // All or nothing: reminders are added only with a new message.
       const isSaved = await tryTransaction(db, async (tx) => {
         const wereDue = await saveNotificationChanges(tx, channel.id, changes);
-        await insertNotifications(tx, wereDue ? reminders : []);
+        await addNotifications(tx, wereDue ? reminders : []);
         return wereDue;
       });
       return isSaved ? { message, isBehind } : null;

@@ -48,7 +48,13 @@ export async function addNotifications(
   if (planned.length === 0) {
     return;
   }
-  await insertNotifications(tx, planned);
+  await sql`
+    insert into notifications (channel, quote, event, status, due_at, give_up_at)
+    select channel, "quoteRowId", "eventType", 'open', "dueAtMs", "giveUpAtMs"
+    from ${jsonRows(tx, PLAN_COLUMNS, planned)} as planned
+    where true -- SQLite needs it before "on conflict"
+    on conflict do nothing
+  `.execute(tx);
   // Early for some of the channels, which costs them a scan.
   const dueAtMs = Math.min(...planned.map((notification) => notification.dueAtMs));
   const ids = planned.map(({ channel }) => channel);
@@ -58,23 +64,6 @@ export async function addNotifications(
     where ${columnInValues(tx, 'id', 'text', [...new Set(ids)])}
       -- Most payments to a busy channel find it due already.
       and (next_attempt_at is null or (next_attempt_at > ${dueAtMs} and next_attempt_at > not_before))
-  `.execute(tx);
-}
-
-/** Adds notifications to channels that are claimed: the end of the claim finds them. */
-export async function insertNotifications(
-  tx: Tx,
-  planned: readonly PlannedNotification[],
-): Promise<void> {
-  if (planned.length === 0) {
-    return;
-  }
-  await sql`
-    insert into notifications (channel, quote, event, status, due_at, give_up_at)
-    select channel, "quoteRowId", "eventType", 'open', "dueAtMs", "giveUpAtMs"
-    from ${jsonRows(tx, PLAN_COLUMNS, planned)} as planned
-    where true -- SQLite needs it before "on conflict"
-    on conflict do nothing
   `.execute(tx);
 }
 

@@ -10,8 +10,8 @@ import { NotificationDispatcher } from '../../src/notifications/notification-dis
 import { replaceChannels } from '../../src/notifications/notification-settings.ts';
 import { recordNotifications } from '../../src/notifications/notifications-module.ts';
 import {
+  addNotifications,
   findEarliestDueNotification,
-  insertNotifications,
   listDueNotifications,
   recordMessage,
   releaseChannel,
@@ -171,7 +171,7 @@ async function addDueNotifications(channel: string, pubkey = randomPubkey()): Pr
     dueAtMs: NOW_MS,
     giveUpAtMs: NOW_MS + 1,
   }));
-  await transaction(db, (tx) => insertNotifications(tx, planned));
+  await transaction(db, (tx) => addNotifications(tx, planned));
   return (await listDueNotifications(db, channel, NOW_MS)).map(({ id }) => id);
 }
 
