@@ -206,6 +206,11 @@ describe.skipIf(isPostgres)('SQLite', () => {
     expect(planSteps).toContainEqual(expect.stringContaining('(pubkey=? AND paid_at>?)'));
   });
 
+  it('counts watched quotes in an index alone, because the reader blocks the event loop', async () => {
+    const planSteps = await explainStatements(database, (tx) => countWatchedQuotes(tx, 'a', 1));
+    expect(planSteps).toContainEqual(expect.stringMatching(/quotes USING COVERING INDEX/));
+  });
+
   it('finds changes since a time with an index on the time, not by reading all events of the recipients', async () => {
     const planSteps = await explainStatements(database, (tx) =>
       listUpdatesSince(tx, 1, { pubkeys: [pubkey], nowMs: 1 }),
