@@ -39,13 +39,11 @@ import {
   QUOTE_UPDATES_CHANNEL,
 } from './quotes/process-notifications.ts';
 import { createQuotesModule } from './quotes/quotes-module.ts';
-
 import {
   ALL_RECIPIENTS,
   RECIPIENT_CHANGES_CHANNEL,
   RecipientDirectory,
 } from './recipients/recipient-directory.ts';
-
 import { shutDown } from './shutdown.ts';
 import { createTreasurySealer, createUsernamesModule } from './usernames/usernames-module.ts';
 import { VERSION } from './version.ts';
@@ -162,8 +160,9 @@ async function stop(parts: ServiceParts, stopDelayMs: number): Promise<void> {
     watcher: [1_000, () => Promise.all([quotes.announcer.stop(), watcherStopped])],
     'database notifications': [500, () => started.notifications?.close()],
     'quote updates': [500, () => quotes.updateSender.stop()],
-    jobs: [750, () => Promise.all(parts.jobs.map((job) => job.stop()))],
+    // Before the jobs, which may wait for a response.
     connections: [250, () => parts.egress.close()],
+    jobs: [750, () => Promise.all(parts.jobs.map((job) => job.stop()))],
     metrics: [250, () => Promise.all([started.metricsServer?.stop(), metrics?.waitForCounts()])],
     database: [1_000, () => ownsDatabase && database.close()],
   });

@@ -1,8 +1,13 @@
-import { createServer } from 'node:http';
+import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, it, onTestFinished } from 'vitest';
 import { eventually } from '../helpers/eventually.ts';
-import { useAdditionalService, useTestEnvironment } from '../helpers/service/test-environment.ts';
+import { LogCapture } from '../helpers/service/log-capture.ts';
+import {
+  startAdditionalService,
+  useAdditionalService,
+  useTestEnvironment,
+} from '../helpers/service/test-environment.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 
 /** Amounts in currencies on payment pages. test/web/ tests them in a browser. */
@@ -11,14 +16,17 @@ const MINUTE_MS = 60_000;
 
 const environment = useTestEnvironment();
 
-/** Starts a service whose source of exchange rates sends one response. */
-async function openService(currencies: string, response: string) {
-  const server = createServer((_request, reply) => reply.end(response));
+async function startRateSource(listener: RequestListener) {
+  const server = createServer(listener);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   onTestFinished(() => void server.close());
-  const { port } = server.address() as AddressInfo;
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/?ids=bitcoin`;
+}
+
+/** Starts a service whose source of exchange rates sends one response. */
+async function openService(currencies: string, response: string) {
+  const rateUrl = await startRateSource((_request, reply) => reply.end(response));
   const clock = new TestClock();
-  const rateUrl = `http://127.0.0.1:${port}/?ids=bitcoin`;
   const env = { FIAT_CURRENCIES: currencies, FIAT_RATE_URL: rateUrl };
   const { url } = await useAdditionalService(environment, env, { clock: clock.now });
   const { npub, pubkey } = environment.newWallet();
@@ -120,4 +128,15 @@ it('are refused if the rates are older than 15 minutes, and pages show only sats
     // The field is in sats.
     expect(html).not.toContain('value="5"');
   }
+});
+
+it('do not delay a shutdown if their source does not respond', async () => {
+  const requested = Promise.withResolvers<void>();
+  const rateUrl = await startRateSource(() => requested.resolve());
+  const logCapture = new LogCapture('warn');
+  const env = { FIAT_CURRENCIES: 'EUR', FIAT_RATE_URL: rateUrl };
+  const service = await startAdditionalService(environment, env, { log: logCapture.log });
+  await requested.promise;
+  await service.stop();
+  expect(logCapture.lines.filter((line) => line.includes('shutdown_stage_failed'))).toEqual([]);
 });
