@@ -8,7 +8,6 @@ import { type CommandHandler, type CommandResult, parseOrExplain, UsageError } f
 import { doctorCommand } from './doctor/doctor.ts';
 import { importNpubcashCommand } from './import-npubcash/import-npubcash-command.ts';
 import { memberCommands } from './member-command.ts';
-import { paymentsCommand } from './payments-command.ts';
 import type { CommandIo } from './process-io.ts';
 import { statsCommand } from './stats-command.ts';
 import { traceCommand } from './trace/trace-command.ts';
@@ -19,7 +18,6 @@ import { nameCommands } from './username-command.ts';
 const COMMANDS = [
   doctorCommand,
   traceCommand,
-  paymentsCommand,
   statsCommand,
   ...userCommands,
   ...nameCommands,

@@ -1,8 +1,6 @@
 import { sql } from 'kysely';
 import { utcDate } from '../database/sql.ts';
 import type { Db, Tx } from '../database/transaction.ts';
-import type { PaidQuoteState } from '../quotes/quote-state.ts';
-import { convertFlags, selectQuotes } from './trace/trace-store.ts';
 
 // Reports for the operator, which may read whole tables.
 
@@ -50,43 +48,6 @@ export async function listUsers(
     from users where ${sql.join(conditions, sql` and `)} order by pubkey limit ${page.limit}
   `.execute(db);
   return rows;
-}
-
-export const PAID_STATES = ['PAID', 'INFLIGHT', 'ISSUED'] as const;
-
-/** Null sets no condition. `beforeId`: of the last payment of the previous page. */
-export interface PaymentFilter {
-  sinceMs: number | null;
-  minSat: number | null;
-  mintUrl: string | null;
-  state: PaidQuoteState | null;
-  beforeId: number | null;
-}
-
-/** Returns payments to all recipients, the newest first. */
-export async function listPayments(
-  db: Db,
-  { sinceMs, minSat, mintUrl, state, beforeId }: PaymentFilter,
-  limit: number,
-) {
-  const last = sql`select paid_at, id from quotes where id = ${beforeId}`;
-  const rows = await selectQuotes(db)
-    .select(
-      sql<string | null>`(select name from users where users.pubkey = quotes.pubkey)`.as(
-        'recipientName',
-      ),
-    )
-    .where('paid_seq', 'is not', null)
-    .where('paid_at', '>=', sinceMs ?? 0)
-    .where('amount_sat', '>=', minSat ?? 0)
-    .$if(mintUrl !== null, (query) => query.where('mint_url', '=', mintUrl ?? ''))
-    .where('state', 'in', state === null ? PAID_STATES : [state])
-    .$if(beforeId !== null, (query) => query.where(sql<boolean>`(paid_at, id) < (${last})`))
-    .orderBy('paid_at', 'desc')
-    .orderBy('id', 'desc')
-    .limit(limit)
-    .execute();
-  return rows.map((row) => ({ ...convertFlags(row), recipientName: row.recipientName }));
 }
 
 /** `period`: a UTC date such as `2026-08-01`, or a month such as `2026-08`. Recipients and mints are counted once. */

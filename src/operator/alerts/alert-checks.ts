@@ -73,7 +73,7 @@ export function createAlertChecks(context: CheckContext) {
     },
     payments_past_deadline: async () => {
       const { count, sat } = await readPaymentsPastDeadline(db, clock());
-      const text = `${formatCount(count, 'payment')} (${formatSat(sat)}) of the last day can perhaps not be collected any more: ask the recipients to open their wallets, and see \`nutpost payments --state PAID\`.`;
+      const text = `${formatCount(count, 'payment')} (${formatSat(sat)}) of the last day can perhaps not be collected any more: ask the recipients to open their wallets. \`nutpost user list --uncollected\` lists them.`;
       return count === 0 ? null : { text };
     },
     treasury_secret_wrong: createTreasuryCheck(db, sealer),

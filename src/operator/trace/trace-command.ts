@@ -336,7 +336,7 @@ function recipientToLines(recipient: RecipientTrace): string[] {
   ];
 }
 
-export function quoteToText(quote: RedactedQuote, atMs: number): string {
+function quoteToText(quote: RedactedQuote, atMs: number): string {
   const { amountSat, state, paymentHash, quoteId } = quote;
   const amount = formatSat(amountSat).padStart('1,000,000 sat'.length);
   const hash = paymentHash ?? '(payment hash unknown)';

@@ -62,7 +62,7 @@ export async function findMintLeaseHolder(db: Db, mintUrl: string) {
   return row === undefined ? null : { processId: row.process_id, isAlive: row.remaining_ms > 0 };
 }
 
-export function selectQuotes(db: Db) {
+function selectQuotes(db: Db) {
   return db
     .selectFrom('quotes')
     .select([
@@ -85,7 +85,7 @@ export function selectQuotes(db: Db) {
     ]);
 }
 
-export function convertFlags(row: InferResult<ReturnType<typeof selectQuotes>>[number]) {
+function convertFlags(row: InferResult<ReturnType<typeof selectQuotes>>[number]) {
   const { locked, isZap, hasComment } = row;
   return { ...row, locked: locked === 1, isZap: isZap === 1, hasComment: hasComment === 1 };
 }

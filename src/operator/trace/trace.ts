@@ -129,7 +129,7 @@ async function traceRecipient({ db, clock, reveal, limit, filter }: TraceContext
 }
 
 /** Hides the id of an unlocked quote unless `reveal` is true: anyone who has it can mint the ecash (NUT-04). */
-export function redactQuote({ id: _, quoteId, ...quote }: TracedQuote, reveal: boolean) {
+function redactQuote({ id: _, quoteId, ...quote }: TracedQuote, reveal: boolean) {
   return { ...quote, quoteId: quote.locked || reveal ? quoteId : null };
 }
 
