@@ -129,7 +129,7 @@ export class NetworkThread {
       this.#running.worker.postMessage(message);
     } catch (error) {
       // The operating system may not allow another thread. A caller of `connect` has no listener for `close` yet.
-      setImmediate(() => this.#running === null && this.#abandon(null, error));
+      setImmediate(() => this.#abandon(null, error));
     }
   }
 
