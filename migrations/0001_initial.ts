@@ -331,7 +331,7 @@ async function createAuditAndAlerts(db: Kysely<unknown>): Promise<void> {
     create table audit_events (
       ${rowId},
       at ${int} not null,
-      actor_kind text not null check (actor_kind in ('command', 'operator', 'user')),
+      actor_kind text not null check (actor_kind in ('command', 'user')),
       actor text not null,
       action text not null,
       pubkey text,
