@@ -157,6 +157,7 @@ it('pays a Lightning address and an invoice, and shows the fee before', async ()
   await refuse('', '', 'Enter a Lightning address or a Lightning invoice.');
   await refuse(payee.npub, '5', 'Enter a Lightning address or a Lightning invoice.');
   await refuse(address, '0', 'The amount must be at least 1 sat.');
+  await refuse(address, '9'.repeat(20), 'The amount must be at most 9,007,199,254,740,991 sats.');
   await refuse(pr, '5', 'This invoice is over 100 sats.');
   await (await pay(`lightning:${pr.toUpperCase()}`, null))
     .getByRole('button', { name: 'Pay' })

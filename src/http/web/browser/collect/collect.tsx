@@ -339,7 +339,7 @@ function readAmount(text: string): number | null {
   if (text.trim() === '') {
     return null;
   }
-  const amount = validateAmount(text, { minSat: 1, maxSat: Infinity });
+  const amount = validateAmount(text, { minSat: 1, maxSat: Number.MAX_SAFE_INTEGER });
   if (typeof amount !== 'number') {
     throw new ExplainedError(t(amount.key, amount.values));
   }
