@@ -12,6 +12,9 @@ import type { DatabaseCounts } from './database-counts-store.ts';
 /** The label of all mints and relays that the operator has not configured. */
 export const OTHER_LABEL = 'other';
 
+/** Rows are counted at most this often, even if metrics are scraped more often. */
+const COUNTS_REFRESH_INTERVAL_MS = 10_000;
+
 /** How long a scrape waits for the database. Prometheus waits 10 s for the whole scrape. */
 const COUNTS_MAX_WAIT_MS = 2_000;
 
@@ -28,6 +31,7 @@ export interface GaugeSources extends Pick<Database, 'poolStats' | 'readDiskSpac
   mintPolicy: MintPolicy;
   operatorRelays: readonly string[];
   clock: Clock;
+  monotonicMs: () => number;
   log: Pick<Logger, 'warn' | 'error'>;
 }
 
@@ -74,6 +78,7 @@ export class MetricGauges {
   #counts: DatabaseCounts | null = null;
   #hasCountingFailed = false;
   #runningCount: Promise<void> | null = null;
+  #nextCountAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(registry: Registry, sources: GaugeSources) {
     this.#sources = sources;
@@ -110,9 +115,13 @@ export class MetricGauges {
   }
 
   async #refreshCounts(): Promise<void> {
-    this.#runningCount ??= this.#queryCounts().finally(() => {
-      this.#runningCount = null;
-    });
+    const { monotonicMs } = this.#sources;
+    if (this.#runningCount === null && monotonicMs() >= this.#nextCountAtMs) {
+      this.#runningCount = this.#queryCounts().finally(() => {
+        this.#runningCount = null;
+        this.#nextCountAtMs = monotonicMs() + COUNTS_REFRESH_INTERVAL_MS;
+      });
+    }
     await this.waitForCounts();
   }
 

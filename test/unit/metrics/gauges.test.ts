@@ -39,12 +39,15 @@ it('reports the delays of each operator mint, and the worst of all other mints',
 
 it('reports the failed check and the previous counts while the database is unavailable', async () => {
   let isDatabaseDown = false;
+  let monotonicMs = 0;
   const scrape = createScraper({
     watchedQuotes: [{ mintUrl: OPERATOR_MINT_URL, state: 'UNPAID', count: 5, pastDeadline: 0 }],
     isDatabaseDown: () => isDatabaseDown,
+    monotonicMs: () => monotonicMs,
   });
   expect((await scrape()).sumSeries('nutpost_database_counts_fresh')).toBe(1);
   isDatabaseDown = true;
+  monotonicMs += 60 * SECOND_MS;
   const scrapeResult = await scrape();
   expect(scrapeResult.sumSeries('nutpost_ready')).toBe(0);
   expect(scrapeResult.sumSeries('nutpost_check_ok', { check: 'database' })).toBe(0);
@@ -58,12 +61,14 @@ function createScraper({
   delays = [],
   cooldowns = {},
   isDatabaseDown = () => false,
+  monotonicMs = () => 0,
 }: {
   watchedQuotes?: DatabaseCounts['watchedQuotes'];
   delays?: ReturnType<GaugeSources['watcher']['listMintStatuses']>;
   /** In seconds, by mint URL. */
   cooldowns?: Record<string, number>;
   isDatabaseDown?: () => boolean;
+  monotonicMs?: () => number;
 }): () => Promise<MetricsScrape> {
   const metrics = new Metrics({ version: '1.2.3', mintPolicy: MINT_POLICY });
   metrics.addGauges({
@@ -102,6 +107,7 @@ function createScraper({
     mintPolicy: MINT_POLICY,
     operatorRelays: [],
     clock: () => NOW_MS,
+    monotonicMs,
     log: { warn: () => undefined, error: () => undefined },
   });
   return async () => new MetricsScrape(await metrics.collect());
