@@ -37,8 +37,9 @@ it('sends an alert once when it begins and once when it is over, from several pr
   status = 500;
   await passMinutes(1);
   expect(await nextAlert()).toMatchObject({ alert: 'disk_low' });
+  await waitForState({ isPresent: true, announced: 0 });
   status = 204;
-  await passMinutes(2);
+  await passMinutes(1);
   expect(await nextAlert()).toEqual({
     alert: 'disk_low',
     state: 'begins',
@@ -46,6 +47,7 @@ it('sends an alert once when it begins and once when it is over, from several pr
     text: 'The disk is almost full: 9 % of the disk of DATA_DIR are free (9 MB). (https://pay.example)',
     since: expect.stringMatching(/Z$/),
   });
+  await waitForState({ isPresent: true, announced: 1 });
   await passMinutes(3);
   await Promise.all(stop.map((stopService) => stopService()));
   await startService({ database });
@@ -53,8 +55,9 @@ it('sends an alert once when it begins and once when it is over, from several pr
   disk.freeBytes = 11e6;
   await passMinutes(2);
   disk.freeBytes = 12e6;
-  await passMinutes(2);
+  await passMinutes(1);
   expect(await nextAlert()).toMatchObject({ alert: 'disk_low', state: 'over' });
+  await waitForState({ isPresent: false, announced: 0 });
   await passMinutes(2);
   expect(receiver.webhooks.items).toEqual([]);
 });
@@ -193,6 +196,19 @@ async function passMinutes(count: number): Promise<void> {
       expect(stale).toEqual([]);
     });
   }
+}
+
+/** The other process must not check the alert while one is being sent, for which it has a minute of real time. */
+async function waitForState(state: { isPresent: boolean; announced: 0 | 1 }): Promise<void> {
+  await eventually(async () => {
+    const { db } = environment.database;
+    const row = await db
+      .selectFrom('alerts')
+      .select(['since', 'announced'])
+      .where('name', '=', 'disk_low')
+      .executeTakeFirst();
+    expect({ isPresent: row?.since !== null, announced: row?.announced }).toEqual(state);
+  });
 }
 
 async function nextAlert(): Promise<Record<string, unknown>> {

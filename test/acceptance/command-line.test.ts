@@ -8,7 +8,7 @@ it.each([
   ['--help extra', "Unexpected argument 'extra'"],
   ['serve extra', "Unexpected argument 'extra'"],
   ['migrate extra', "Unexpected argument 'extra'"],
-  ['config --quiet', "Unknown option '--quiet'"],
+  ['migrate --quiet', "Unknown option '--quiet'"],
   ['demo --port x', "--port must be a number from 0 to 65534 (got 'x')."],
   ['backup', 'Give <file or directory>'],
   ['backup x --keep 0', '--keep must be a number from 1'],

@@ -100,14 +100,14 @@ describe('invoices from Nutshell', () => {
   });
 
   it.each([
-    { length: 'a short', comment: 'thanks for the nuts', description: 'thanks for the nuts' },
+    { length: 'a short', comment: 'thanks for the nuts' },
     // A description has at most 639 bytes (BOLT 11), and each of these characters has four.
-    { length: 'a long', comment: '🥜'.repeat(255), description: '🥜'.repeat(Math.floor(639 / 4)) },
-  ])('puts $length comment into the invoice description', async ({ comment, description }) => {
+    { length: 'a long', comment: '🥜'.repeat(159) },
+  ])('puts $length comment into the invoice description', async ({ comment }) => {
     const { npub } = new RecipientClient(deployment.service.publicOrigin);
     const query = `amount=21000&comment=${encodeURIComponent(comment)}`;
     const path = `/.well-known/lnurlp/${npub}?${query}`;
     const { pr } = (await requestJson(deployment.service.url, path)).body;
-    expect(readInvoiceField(pr, 'description')).toBe(description);
+    expect(readInvoiceField(pr, 'description')).toBe(comment);
   });
 });

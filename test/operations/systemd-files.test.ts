@@ -49,18 +49,13 @@ it('the timer has no mistake that systemd finds', async () => {
 
 describe('the script nutpost', () => {
   it('runs a command with the settings of the service, which those of the shell override', async () => {
-    const { start } = await useScript({ PORT: '4000', SITE_NAME: 'Ours' });
-    const readSettings = async (env: Record<string, string>) => {
-      const { settings } = JSON.parse(await text(start(['config', '--json'], env).stdout));
-      const names = ['PORT', 'SITE_NAME'];
-      return settings.flatMap(({ name, value }: Record<string, string>) =>
-        names.includes(name ?? '') ? [value] : [],
-      );
-    };
-    expect(await readSettings({ PORT: '5000' })).toEqual(['Ours', '5000']);
+    const { start } = await useScript({ PORT: 'of the file' });
+    const readProblem = (env: Record<string, string>) => text(start(['migrate'], env).stderr);
+    expect(await readProblem({})).toMatch(/^PORT .*of the file/);
+    expect(await readProblem({ PORT: 'of the shell' })).toMatch(/^PORT .*of the shell/);
     const otherSettings = path.join(await useTemporaryFolder(), 'nutpost.env');
-    await writeFile(otherSettings, 'PORT=6000');
-    expect(await readSettings({ NUTPOST_ENV: otherSettings })).toEqual(['nutpost', '6000']);
+    await writeFile(otherSettings, 'PORT=of another file');
+    expect(await readProblem({ NUTPOST_ENV: otherSettings })).toMatch(/^PORT .*of another file/);
   });
 
   it('stops its command when it gets SIGTERM', async () => {
