@@ -18,8 +18,11 @@ const QUOTE_COUNT = 160_000;
 const OLDEST_QUOTE_MS = 450_000;
 const NEWEST_QUOTE_MS = 70_000;
 
-/** Beyond a service without quotes, which runs at the same time. A slow machine needs more time, but not more memory. */
-const BOUNDS = { memoryMb: 175, cpuShare: 0.05, eventLoopDelayMs: 20 };
+/**
+ * Beyond a service without quotes, which runs at the same time. A slow machine needs more time, but not more memory. Usually
+ * less than 5 % of a core, but machines differ more in what requests cost than {@link measureSlowness} can see.
+ */
+const BOUNDS = { memoryMb: 175, cpuShare: 0.1, eventLoopDelayMs: 20 };
 
 /** The service has loaded the quotes after this time. It still polls quotes that it has not polled before. */
 const LOADING_MS = 6_000;
@@ -28,7 +31,7 @@ const LOADING_MS = 6_000;
 const MAX_MEASUREMENTS = 6;
 const MEASUREMENT_MS = 2_500;
 
-it('needs 175 MB and 5 % of a core for 160,000 unpaid invoices at the default mint, without long delays', async () => {
+it('needs 175 MB and 10 % of a core for 160,000 unpaid invoices at the default mint, without long delays', async () => {
   const mintUrl = await startMintWithUnpaidQuotes();
   // Fills the compile cache, as the installation does. Without it, loading TypeScript takes 10 MB.
   await promisify(execFile)(process.execPath, ['bin/nutpost.js', '--version']);
