@@ -23,6 +23,11 @@ it('adds this device, which shows a payment, and opens the page for collecting',
     prepare: (newPage) => stubPushService(newPage, device),
   });
   const context = page.context();
+  // Again until it is shown, because Chromium closes notifications after some seconds.
+  const deliver = async (delivered: object) => {
+    await deliverPushMessage(context, environment.origin, delivered);
+    return await readNotifications(context);
+  };
   const notifications = section(page, 'Notifications');
   const press = (name: string) => notifications.getByRole('button', { name }).click();
   await notifications.getByRole('checkbox', { name: 'Show comments' }).check();
@@ -35,25 +40,22 @@ it('adds this device, which shows a payment, and opens the page for collecting',
   await receivePayment(environment, wallet, 'amount=21000&comment=Table%204');
   const message = device.decrypt(await messages.next());
   const title = '21 sats received';
-  await deliverPushMessage(context, environment.origin, message);
   await expect
-    .poll(() => readNotifications(context))
+    .poll(() => deliver(message))
     .toEqual([{ title, body: expect.stringContaining('“Table 4”') }]);
   const reminder = { ...message, id: 'msg_reminder', title: 'Not collected yet: 21 sats' };
-  await deliverPushMessage(context, environment.origin, reminder);
   await expect
-    .poll(() => readNotifications(context))
+    .poll(() => deliver(reminder))
     .toEqual([{ title: reminder.title, body: expect.any(String) }]);
   expect(await clickNotification(context, reminder.title)).toBe(
     `${environment.origin}/collect?lang=en`,
   );
 
-  // The browser may close a notification later than it shows the next one with the same tag, and then closes that one.
   await expect.poll(() => readNotifications(context)).toEqual([]);
   const collect = await context.newPage();
   await collect.goto(`${environment.origin}/collect`);
-  await deliverPushMessage(context, environment.origin, message);
-  await expect.poll(() => readNotifications(context)).toHaveLength(1);
+  // The browser may close a notification later than it shows the next one with the same tag, and then closes that one.
+  await expect.poll(() => deliver({ ...message, tag: 'another payment' })).toHaveLength(1);
   expect(await clickNotification(context, title)).toBe(`focus ${environment.origin}/collect`);
   await collect.close();
 
