@@ -36,7 +36,7 @@ interface CoordinatorContext extends WatchContext {
   processId: string;
   /** Returns the address of a reverse proxy that `TRUST_PROXY` does not contain, for the doctor. */
   getUntrustedProxy: () => string | null;
-  /** Called with a new quote whose mint this process does not watch. */
+  /** Called with a new quote whose mint another process watches. */
   announce: (quote: QuoteAnnouncement) => void;
   /** If undefined, {@link SCAN_INTERVAL_MS}. */
   scanIntervalMs: number | undefined;
@@ -53,6 +53,7 @@ export class WatchCoordinator {
   readonly #pollTurns = new PollTurns();
   /** By mint URL; each promise resolves when another process can claim the mint. */
   readonly #releasing = new Map<string, Promise<void>>();
+  #mintsOwnedElsewhere: ReadonlySet<string> = new Set();
   /** The largest `quotes.id` that was read. Infinite until the first rescan: the mint watchers load all older rows. */
   #lastReadId = Number.POSITIVE_INFINITY;
   #nextRescanAtMs = 0;
@@ -92,16 +93,15 @@ export class WatchCoordinator {
     }));
   }
 
-  /**
-   * Watches a quote that this process has created, or lets the process that watches its mint do so. If there is none, the
-   * next scan of a process claims the mint.
-   */
+  /** Watches a quote that this process has created, or lets the process that watches its mint do so. */
   watchOrAnnounce(quote: QuoteAnnouncement): void {
     const watcher = this.#watchers.get(quote.mintUrl);
     if (watcher !== undefined) {
       watcher.watchNew(quote);
-    } else {
+    } else if (this.#isStopping || this.#mintsOwnedElsewhere.has(quote.mintUrl)) {
       this.#context.announce(quote);
+    } else {
+      void this.#claimOrAnnounce(quote);
     }
   }
 
@@ -152,7 +152,7 @@ export class WatchCoordinator {
     const { count, maxUnpaidQuotes } = await summariseWatchProcesses(db);
     const { mine, elsewhere, toClaim, toRelease } = planLeases(watchedMints, processId, count);
     const claimed = toClaim.length === 0 ? [] : await claimMints(db, processId, toClaim);
-    const ownedElsewhere = new Set(elsewhere);
+    this.#mintsOwnedElsewhere = new Set(elsewhere);
     if (this.#outage.recordSuccess()) {
       log.info({ event: 'watcher_database_recovered' }, 'watcher can use the database again');
     }
@@ -167,7 +167,7 @@ export class WatchCoordinator {
     this.#tickWatchers();
     for (const [mintUrl, { lastNeededAtMs }] of this.#watchers) {
       const isIdle = monotonicMs() - lastNeededAtMs > IDLE_MINT_TIMEOUT_MS;
-      if (isIdle || toRelease.includes(mintUrl) || ownedElsewhere.has(mintUrl)) {
+      if (isIdle || toRelease.includes(mintUrl) || this.#mintsOwnedElsewhere.has(mintUrl)) {
         this.#releaseMint(mintUrl);
       }
     }
@@ -177,6 +177,22 @@ export class WatchCoordinator {
       this.#nextRescanAtMs = monotonicMs() + RESCAN_INTERVAL_MS;
     }
     await this.#storeMintHealth();
+  }
+
+  /** Claims a free mint immediately, because the payer may pay before the next scan. */
+  async #claimOrAnnounce(quote: QuoteAnnouncement): Promise<void> {
+    const { db, processId, announce } = this.#context;
+    try {
+      const claimed = await claimMints(db, processId, [quote.mintUrl]);
+      if (claimed.length > 0 && !this.#isStopping && !this.#releasing.has(quote.mintUrl)) {
+        // The new watcher reads the quote from the database.
+        this.#getOrCreateWatcher(quote.mintUrl);
+      } else {
+        announce(quote);
+      }
+    } catch (error) {
+      this.#logFailure(error);
+    }
   }
 
   #getOrCreateWatcher(mintUrl: string): MintWatcher {
